@@ -1,0 +1,167 @@
+# Builds, tests and checks the project in its own virtual environment, .venv. Needs make, a C++20
+# compiler and Python >= 3.10 with venv and headers; everything else comes from requirements/.
+# `make help` lists the targets.
+
+PYTHON ?= python3
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+cpp_files := $(shell find csrc tests/cpp benchmarks/cpp -name '*.h' -o -name '*.cc')
+built_files := $(filter csrc/%,$(cpp_files)) csrc/CMakeLists.txt CMakeLists.txt $(wildcard cmake/*) \
+               pyproject.toml
+python_dirs := python tests/python benchmarks/python tools
+
+MAKEFLAGS += --no-print-directory
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export CTEST_PARALLEL_LEVEL ?= $(JOBS)
+
+# Ninja, CTest and clang-tidy use all processors by themselves; pip must not run twice at once.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+# ---- The two commands ----
+
+.PHONY: demo
+demo: $(STAMPS)/evenstride ## Plan a small corpus, train a model on it, write a report
+	$(BIN)/evenstride demo
+
+.PHONY: test
+test: test-cpp test-python ## Run all C++ and Python tests
+
+# ---- Virtual environment and build ----
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "evenstride needs Python >= 3.10: try 'make PYTHON=python3.12 ...'" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# Each file includes the one before.
+$(STAMPS)/build: $(STAMPS)/venv
+$(STAMPS)/run: $(STAMPS)/build
+$(STAMPS)/test: $(STAMPS)/run
+$(STAMPS)/dev: $(STAMPS)/test
+
+$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/dev: $(STAMPS)/%: requirements/%.txt
+	$(PIP) install --quiet --requirement $<
+	@touch $@
+
+$(STAMPS)/evenstride: $(STAMPS)/run $(built_files)
+	$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.PHONY: build
+build: $(STAMPS)/evenstride ## Build the package into .venv, editable
+
+.PHONY: wheel
+wheel: $(STAMPS)/build ## Build a wheel into dist/
+	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+# ---- Tests ----
+
+have_googletest = grep -q '^EVENSTRIDE_HAVE_GOOGLETEST:INTERNAL=TRUE' build/$(1)/CMakeCache.txt
+
+.PHONY: test-cpp
+test-cpp: test-cpp-dev ## Run the C++ tests: plain, ASan + UBSan, TSan
+	@if $(call have_googletest,dev); then $(MAKE) test-cpp-asan test-cpp-tsan; fi
+
+.PHONY: test-cpp-dev test-cpp-asan test-cpp-tsan
+test-cpp-dev test-cpp-asan test-cpp-tsan: test-cpp-%: $(STAMPS)/build
+	cmake --preset $* --log-level=NOTICE
+	@if $(call have_googletest,$*); then \
+	  set -x; cmake --build --preset $* && ctest --preset $*; \
+	else \
+	  [ "$$CTEST_NO_TESTS_ACTION" != error ]; \
+	fi
+
+.PHONY: test-python
+test-python: $(STAMPS)/evenstride $(STAMPS)/test ## Run the Python tests and the documented examples
+	$(BIN)/python -m pytest tests/python python/evenstride README.md \
+	  --doctest-modules --doctest-glob=README.md --doctest-ignore-import-errors
+
+# ---- Checks ----
+
+.PHONY: check
+check: check-ruff check-mypy check-format check-tidy check-stubs check-spelling ## Run all checks
+
+.PHONY: check-ruff
+check-ruff: $(STAMPS)/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+.PHONY: check-mypy
+check-mypy: $(STAMPS)/dev
+	$(BIN)/mypy
+
+.PHONY: check-format
+check-format: $(STAMPS)/dev
+	$(BIN)/clang-format --dry-run --Werror $(cpp_files)
+
+.PHONY: check-tidy
+check-tidy: build/tidy/config
+	cmake --preset tidy --log-level=NOTICE
+	cmake --build --preset tidy
+
+# A build remembers which files passed, but not under which rules.
+build/tidy/config: .clang-tidy $(STAMPS)/dev
+	rm -rf build/tidy
+	mkdir -p build/tidy
+	touch $@
+
+.PHONY: check-stubs
+check-stubs: $(STAMPS)/evenstride $(STAMPS)/dev
+	$(BIN)/python tools/stubs.py --check
+
+.PHONY: check-spelling
+check-spelling: $(STAMPS)/dev
+	$(BIN)/codespell
+
+.PHONY: stubs
+stubs: $(STAMPS)/evenstride $(STAMPS)/dev ## Write the stub of the compiled module
+	$(BIN)/python tools/stubs.py
+
+.PHONY: format
+format: $(STAMPS)/dev ## Format all C++ and Python files
+	$(BIN)/clang-format -i $(cpp_files)
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+# ---- Benchmarks ----
+
+.PHONY: bench
+bench: bench-cpp bench-python ## Run all C++ and Python benchmarks
+
+.PHONY: bench-cpp
+bench-cpp: $(STAMPS)/build
+	cmake --preset release --log-level=NOTICE
+	cmake --build --preset release
+	@for bench in build/release/benchmarks/cpp/bench_*; do \
+	  if [ -f "$$bench" ]; then echo "$$bench"; "$$bench" || exit; fi; \
+	done
+
+.PHONY: bench-python
+bench-python: $(STAMPS)/evenstride $(STAMPS)/dev
+	@for bench in benchmarks/python/bench_*.py; do \
+	  if [ -f "$$bench" ]; then echo "$$bench"; $(BIN)/python "$$bench" || exit; fi; \
+	done
+
+# ---- Cleaning ----
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache $(STAMPS)/evenstride
+	find $(python_dirs) -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove the virtual environment too
+	rm -rf $(VENV)

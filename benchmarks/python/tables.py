@@ -1,0 +1,88 @@
+"""Write the tables of docs/benchmarks.md from the results that the benchmarks left.
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``, and is made from
+benchmarks/results/NAME.json. A result without a place in the page gets one at its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from harness import BENCHMARKS, RESULTS, Row, Timing, milliseconds
+
+PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
+HEAD = "| work | ours | a sample | baseline | its time | ratio (p10..p90) | to reach |"
+
+
+def table(document: dict[str, Any]) -> str:
+    """Return a result's table, and below it what it was measured on, as Markdown."""
+    lines = [HEAD, "|---|---|---|---|---|---|---|"]
+    for row in map(_row, document["rows"]):
+        each = f"{1e9 * row.ours.median / row.items:.2f} ns" if row.items else "-"
+        theirs = milliseconds(row.theirs) if row.theirs else "-"
+        ratio = "-"
+        if row.ratio is not None:
+            ratio = f"{row.ratio:.2f} ({row.ratio_p10:.2f}..{row.ratio_p90:.2f})"
+        reach = f"{row.reach:g}, {'missed' if row.missed else 'reached'}" if row.reach else "-"
+        cells = (row.work, milliseconds(row.ours), each, row.baseline or "-", theirs, ratio, reach)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _measured_on(document)])
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    timings = {
+        name: None if fields[name] is None else Timing(**fields[name])
+        for name in ("ours", "theirs")
+    }
+    return Row(**(fields | timings))
+
+
+def _measured_on(document: dict[str, Any]) -> str:
+    machine = document["machine"]
+    versions = {"Python": document["python"]} | document["packages"]
+    return (
+        f"Median (p10..p90). {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']:g} GiB, {machine['system']}; {document['compiler']}; "
+        + ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        + f"; commit {document['commit']}."
+    )
+
+
+def updated(page: str) -> str:
+    """Return `page` with the table of every result in it."""
+    for path in sorted(RESULTS.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "rows" not in document:  # Not from one of these benchmarks.
+            continue
+        begin, end = f"<!-- table: {path.stem} -->", "<!-- end -->"
+        block = f"{begin}\n{table(document)}\n{end}"
+        before, found, after = page.partition(begin)
+        if found:
+            page = before + block + after.partition(end)[2]
+        else:
+            page = f"{page.rstrip()}\n\n## {path.stem.capitalize()}\n\n{block}\n"
+    return page
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the page is out of date"
+    )
+    arguments = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else "# Benchmarks\n"
+    new = updated(page)
+    if arguments.check:
+        if new != page:
+            print(f"{PAGE} is out of date: run {sys.argv[0]}", file=sys.stderr)
+        return int(new != page)
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

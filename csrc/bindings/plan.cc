@@ -1,0 +1,130 @@
+#include "core/plan.h"
+
+#include <pybind11/stl.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "bindings/arrays.h"
+#include "bindings/module.h"
+
+namespace evenstride {
+namespace {
+
+py::array indices_of(EpochPlan& plan) {
+  if (auto* narrow = std::get_if<Buffer<std::uint32_t>>(&plan.indices)) {
+    return to_numpy<std::uint32_t>(std::move(*narrow));
+  }
+  return to_numpy<std::int64_t>(std::move(std::get<Buffer<std::uint64_t>>(plan.indices)));
+}
+
+py::array widths_of(EpochPlan& plan) {
+  if (auto* narrow = std::get_if<Buffer<std::int32_t>>(&plan.widths)) {
+    return to_numpy<std::int32_t>(std::move(*narrow));
+  }
+  return to_numpy<std::int64_t>(std::move(std::get<Buffer<std::int64_t>>(plan.widths)));
+}
+
+py::dict to_dict(const Amount& amount) {
+  py::dict result;
+  result["samples"] = amount.samples;
+  result["tokens"] = amount.tokens;
+  return result;
+}
+
+std::unique_ptr<Planner> make_planner(
+    const py::array& lengths, const Buckets& buckets, std::uint64_t merge_buckets,
+    std::uint64_t token_budget, std::uint64_t max_batch_size, std::uint64_t batch_size_multiple,
+    std::uint64_t pad_to_multiple_of, std::uint64_t max_length, const std::string& composition,
+    std::uint64_t window, const std::string& order, double jitter,
+    std::uint64_t accumulation_steps, bool shuffle, std::uint64_t seed,
+    const std::string& too_long, const std::string& empty, int num_threads, bool force_wide) {
+  const Lengths view = as_lengths(lengths);
+  const py::gil_scoped_release unlocked;
+  const Composition named = parse_composition(composition);
+  const PlanOptions options{
+      .limits = {.token_budget = token_budget,
+                 .max_batch_size = max_batch_size,
+                 .batch_size_multiple = batch_size_multiple,
+                 .pad_to_multiple_of = pad_to_multiple_of},
+      .admission = {.max_length = max_length,
+                    .too_long = parse_too_long(too_long),
+                    .empty = parse_empty(empty)},
+      .composition = shuffle ? named : Composition::kSorted,
+      .window = window,
+      .order = parse_order(order),
+      .jitter = fixed_jitter(jitter),
+      .accumulation_steps = accumulation_steps,
+      .seed = seed,
+      .num_threads = num_threads,
+      .force_wide = force_wide};
+  return std::make_unique<Planner>(view, inner_edges_for(view, buckets, merge_buckets, options),
+                                   options);
+}
+
+}  // namespace
+
+void def_plan(py::module_& m) {
+  py::class_<Settlement>(m, "Settlement", "How many batches each bucket makes in every epoch.")
+      .def_readonly("batches", &Settlement::batches)
+      .def_readonly("steps", &Settlement::steps)
+      .def_readonly("repeats", &Settlement::repeats);
+
+  py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")
+      .def(py::init(&make_planner), py::keep_alive<1, 2>(), py::arg("lengths").noconvert(),
+           py::arg("buckets"), py::kw_only(), py::arg("merge_buckets"), py::arg("token_budget"),
+           py::arg("max_batch_size"), py::arg("batch_size_multiple"),
+           py::arg("pad_to_multiple_of"), py::arg("max_length"), py::arg("composition"),
+           py::arg("window"), py::arg("order"), py::arg("jitter"), py::arg("accumulation_steps"),
+           py::arg("shuffle"), py::arg("seed"), py::arg("too_long"), py::arg("empty"),
+           py::arg("num_threads"), py::arg("force_wide") = false)
+      .def_property_readonly("edges", &Planner::edges)
+      .def_property_readonly(
+          "removed",
+          [](const Planner& planner) {
+            py::dict removed;
+            const std::vector<Amount>& classes = planner.survey().classes;
+            removed["too_long"] = to_dict(classes[planner.classes().too_long()]);
+            removed["empty"] = to_dict(classes[planner.classes().empty()]);
+            return removed;
+          },
+          "Samples and tokens that are no part of any epoch, by reason.")
+      .def_property_readonly(
+          "admitted", [](const Planner& planner) { return to_dict(planner.survey().admitted); },
+          "Samples and tokens of an epoch.")
+      .def(
+          "settle",
+          [](Planner& planner, std::uint64_t num_replicas, bool drop_last,
+             std::optional<std::uint64_t> steps_per_epoch) {
+            const py::gil_scoped_release unlocked;
+            return planner.settle({num_replicas, drop_last, steps_per_epoch});
+          },
+          py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"), py::arg("steps_per_epoch"),
+          "Return what every epoch is to be filled into, as epoch 0 has it.")
+      .def(
+          "plan",
+          [](Planner& planner, std::uint64_t epoch, std::uint64_t num_replicas, bool drop_last,
+             std::optional<std::uint64_t> steps_per_epoch,
+             const std::optional<Settlement>& settlement) {
+            EpochPlan plan;
+            {
+              const py::gil_scoped_release unlocked;
+              plan = planner.plan(epoch, {num_replicas, drop_last, steps_per_epoch}, settlement);
+            }
+            py::dict result;
+            result["indices"] = indices_of(plan);
+            result["offsets"] = to_numpy<std::int64_t>(std::move(plan.offsets));
+            result["buckets"] = to_numpy<std::int16_t>(std::move(plan.buckets));
+            result["widths"] = widths_of(plan);
+            result["repeats"] = to_numpy<std::int64_t>(std::move(plan.repeats));
+            result["dropped"] = to_numpy<std::int64_t>(std::move(plan.dropped));
+            return result;
+          },
+          py::arg("epoch"), py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"),
+          py::arg("steps_per_epoch") = py::none(), py::arg("settlement") = py::none(),
+          "Return the arrays of the plan of one epoch.");
+}
+
+}  // namespace evenstride

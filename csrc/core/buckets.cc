@@ -1,0 +1,244 @@
+#include "core/buckets.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "core/names.h"
+
+namespace evenstride {
+namespace {
+
+constexpr std::uint64_t kTableSize = std::uint64_t{1} << 16;
+constexpr std::uint64_t kLengthEnd = std::uint64_t{1} << 63;
+constexpr std::size_t kBlock = 256;
+constexpr std::size_t kMaxBuckets = 32'000;  // Buckets and classes fit 16 bits, with a sign.
+
+std::uint64_t add_saturating(std::uint64_t a, std::uint64_t b) {
+  return a > kUnlimited - b ? kUnlimited : a + b;
+}
+
+std::string samples_removed(const Survey& found, const Classes& classes) {
+  const Amount& too_long = found.classes[classes.too_long()];
+  const Amount& empty = found.classes[classes.empty()];
+  return std::to_string(too_long.samples) + " too long, " + std::to_string(empty.samples) +
+         " empty";
+}
+
+// Throws for the first sample that is not allowed; the caller knows that there is one.
+template <class T>
+[[noreturn]] void throw_for_first(std::span<const T> lengths, const FillLimits& limits,
+                                  const Admission& admission) {
+  const std::uint64_t end = admitted_end(limits, admission.max_length);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const auto length = static_cast<std::uint64_t>(lengths[i]);
+    const std::string where = "`lengths[" + std::to_string(i) + "]` must be ";
+    if (length >= kLengthEnd) {  // A negative length too, once it is unsigned.
+      throw std::invalid_argument(where + "in [0, 2**63), but is " + std::to_string(lengths[i]) +
+                                  ".");
+    }
+    if (length == 0 && admission.empty == Empty::kError) {
+      throw std::invalid_argument(where +
+                                  "at least 1, but is 0; pass empty='keep' to count it as one token, "
+                                  "or empty='drop' to leave it out.");
+    }
+    if (length >= end && admission.too_long == TooLong::kError) {
+      const std::string bound = end - 1 == admission.max_length
+                                    ? "max_length = " + std::to_string(admission.max_length)
+                                    : std::to_string(end - 1);
+      throw std::invalid_argument(where + "in [0, " + bound + "] for token_budget = " +
+                                  std::to_string(limits.token_budget) + ", but is " +
+                                  std::to_string(length) +
+                                  "; pass too_long='drop' to leave such samples out, or "
+                                  "too_long='alone' to give each a batch of its own.");
+    }
+  }
+  throw std::logic_error("no length breaks a rule");
+}
+
+struct Counts {
+  std::vector<Amount> classes;
+  std::uint64_t longest = 0;  // Of admitted samples.
+  bool out_of_range = false;
+};
+
+template <class T>
+Counts count_part(std::span<const T> lengths, const Classes& classes) {
+  // Four counters a class, taken in turn: one alone would wait for its own last store.
+  constexpr std::size_t kLanes = 4;
+  std::vector<std::uint64_t> samples(classes.num_classes() * kLanes);
+  std::vector<std::uint64_t> tokens(classes.num_classes() * kLanes);
+  std::vector<std::uint64_t> longest(classes.num_classes());
+  Counts counts;
+  std::size_t i = 0;
+  for (const T value : lengths) {
+    const auto length = static_cast<std::uint64_t>(value);
+    if constexpr (sizeof(T) == 8 || std::is_signed_v<T>) {
+      if (length >= kLengthEnd) {
+        counts.out_of_range = true;
+        return counts;
+      }
+    }
+    const std::size_t label = classes(length);
+    const std::size_t slot = label * kLanes + i++ % kLanes;
+    ++samples[slot];
+    if constexpr (sizeof(T) == 8) {
+      tokens[slot] = add_saturating(tokens[slot], length);
+    } else {
+      tokens[slot] += length;
+    }
+    longest[label] = std::max(longest[label], length);
+  }
+  counts.classes.resize(classes.num_classes());
+  for (std::size_t label = 0; label < classes.num_classes(); ++label) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      counts.classes[label].samples += samples[label * kLanes + lane];
+      counts.classes[label].tokens =
+          add_saturating(counts.classes[label].tokens, tokens[label * kLanes + lane]);
+    }
+    if (label <= classes.alone()) {
+      counts.longest = std::max(counts.longest, longest[label]);
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+TooLong parse_too_long(std::string_view name) {
+  static constexpr Named<TooLong> kNames[] = {
+      {"error", TooLong::kError}, {"drop", TooLong::kDrop}, {"alone", TooLong::kAlone}};
+  return parse_name("too_long", kNames, name);
+}
+
+Empty parse_empty(std::string_view name) {
+  static constexpr Named<Empty> kNames[] = {
+      {"keep", Empty::kKeep}, {"drop", Empty::kDrop}, {"error", Empty::kError}};
+  return parse_name("empty", kNames, name);
+}
+
+std::uint64_t admitted_end(const FillLimits& limits, std::uint64_t max_length) noexcept {
+  const std::uint64_t widest =
+      limits.token_budget / limits.pad_to_multiple_of * limits.pad_to_multiple_of;
+  return std::min(widest, max_length) + 1;
+}
+
+void check_edges(std::span<const std::uint64_t> inner_edges) {
+  if (inner_edges.size() >= kMaxBuckets) {
+    throw std::invalid_argument("`buckets` must be at most " + std::to_string(kMaxBuckets) +
+                                ", but are " + std::to_string(inner_edges.size() + 1) + ".");
+  }
+  for (std::size_t i = 0; i < inner_edges.size(); ++i) {
+    const std::uint64_t least = i == 0 ? 1 : inner_edges[i - 1] + 1;
+    if (inner_edges[i] < least) {
+      throw std::invalid_argument("`buckets[" + std::to_string(i) + "]` must be at least " +
+                                  std::to_string(least) +
+                                  ", for edges to strictly increase from above 0, but is " +
+                                  std::to_string(inner_edges[i]) + ".");
+    }
+  }
+}
+
+std::vector<std::uint64_t> merge_edges(std::span<const std::uint64_t> inner_edges,
+                                       std::uint64_t merge_buckets) {
+  std::vector<std::uint64_t> merged;
+  for (std::size_t i = 0; inner_edges.size() - i >= merge_buckets;) {
+    i += static_cast<std::size_t>(merge_buckets);
+    merged.push_back(inner_edges[i - 1]);
+  }
+  return merged;
+}
+
+Classes::Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limits,
+                 const Admission& admission)
+    : inner_edges_(std::move(inner_edges)),
+      admitted_end_(admitted_end(limits, admission.max_length)) {
+  check_edges(inner_edges_);
+  too_long_class_ = admission.too_long == TooLong::kAlone ? alone() : too_long();
+  empty_class_ = admission.empty == Empty::kKeep ? 0 : empty();
+  table_.resize(kTableSize);
+  // Writes runs rather than looking up each length: 64 buckets would cost more than small plans.
+  std::uint64_t begin = 0;
+  for (std::size_t bucket = 0; bucket < num_buckets(); ++bucket) {
+    const std::uint64_t end =
+        std::min(kTableSize, bucket < inner_edges_.size() ? inner_edges_[bucket] : kTableSize);
+    std::fill(table_.begin() + static_cast<std::ptrdiff_t>(begin),
+              table_.begin() + static_cast<std::ptrdiff_t>(end),
+              static_cast<std::uint16_t>(bucket));
+    begin = end;
+  }
+  const std::uint64_t first_too_long = std::min(kTableSize, admitted_end_);
+  std::fill(table_.begin() + static_cast<std::ptrdiff_t>(first_too_long), table_.end(),
+            static_cast<std::uint16_t>(too_long_class_));
+  table_[0] = static_cast<std::uint16_t>(search(0));
+}
+
+std::size_t Classes::bucket_of(std::uint64_t length) const noexcept {
+  return static_cast<std::size_t>(
+      std::upper_bound(inner_edges_.begin(), inner_edges_.end(), length) - inner_edges_.begin());
+}
+
+std::size_t Classes::search(std::uint64_t length) const noexcept {
+  if (length == 0 && empty_class_ != 0) {
+    return empty_class_;
+  }
+  return length >= admitted_end_ ? too_long_class_ : bucket_of(length);
+}
+
+std::size_t part_begin(std::size_t samples, std::size_t part, std::size_t num_parts) {
+  const std::size_t blocks = (samples + kBlock - 1) / kBlock;
+  return std::min(samples, blocks * part / num_parts * kBlock);
+}
+
+Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& limits,
+              const Admission& admission, Team& team) {
+  const auto num_parts = static_cast<std::size_t>(team.size());
+  std::vector<Counts> parts(num_parts);
+  std::visit(
+      [&](const auto& values) {
+        if (values.empty()) {
+          throw std::invalid_argument("`lengths` must have at least 1 sample, but has 0 samples.");
+        }
+        team.for_each(num_parts, [&](std::size_t part, int) {
+          const std::size_t begin = part_begin(values.size(), part, num_parts);
+          const std::size_t end = part_begin(values.size(), part + 1, num_parts);
+          parts[part] = count_part(values.subspan(begin, end - begin), classes);
+        });
+        const bool bad = std::any_of(parts.begin(), parts.end(), [&](const Counts& part) {
+          return part.out_of_range ||
+                 (admission.too_long == TooLong::kError &&
+                  part.classes[classes.too_long()].samples > 0) ||
+                 (admission.empty == Empty::kError && part.classes[classes.empty()].samples > 0);
+        });
+        if (bad) {
+          throw_for_first(values, limits, admission);
+        }
+      },
+      lengths);
+  Survey found;
+  found.classes.resize(classes.num_classes());
+  for (const Counts& part : parts) {
+    found.longest = std::max(found.longest, part.longest);
+    for (std::size_t label = 0; label < classes.num_classes(); ++label) {
+      found.classes[label].samples += part.classes[label].samples;
+      found.classes[label].tokens =
+          add_saturating(found.classes[label].tokens, part.classes[label].tokens);
+      found.part_samples.push_back(part.classes[label].samples);
+    }
+  }
+  for (std::size_t label = 0; label <= classes.alone(); ++label) {
+    found.admitted.samples += found.classes[label].samples;
+    found.admitted.tokens = add_saturating(found.admitted.tokens, found.classes[label].tokens);
+  }
+  if (found.admitted.samples == 0) {
+    throw std::invalid_argument("`lengths` must leave at least 1 sample, but 0 samples are left of " +
+                                std::to_string(num_samples(lengths)) + " (" +
+                                samples_removed(found, classes) + ").");
+  }
+  return found;
+}
+
+}  // namespace evenstride

@@ -1,0 +1,271 @@
+#include "core/cells.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <variant>
+
+#include "core/clones.h"
+
+namespace evenstride {
+namespace {
+
+constexpr std::size_t kBlock = 256;      // Samples that share a call of `draw`.
+constexpr std::size_t kLanes = 4;        // 16-bit draws a hash.
+constexpr std::uint32_t kDrawBits = 16;  // So a group has at most 2^16 cells.
+
+// Writes draws [first, first + out.size()) of the stream.
+EVENSTRIDE_CLONES void draw(Stream stream, std::uint64_t first, std::uint64_t* out,
+                            std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = stream(first + i);
+  }
+}
+
+std::uint32_t bits_for(std::uint64_t samples, std::size_t cell_samples) {
+  const std::uint64_t cells = (samples + cell_samples - 1) / cell_samples;
+  const auto bits = static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(1, cells) - 1));
+  return std::min(kDrawBits, bits);
+}
+
+}  // namespace
+
+std::byte* Workspace::reserve(std::size_t bytes) {
+  if (bytes > capacity_) {
+    memory_.reset();  // First, so that the two are never held at once.
+    capacity_ = 0;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    capacity_ = bytes;
+  }
+  return memory_.get();
+}
+
+template <class Entry>
+Cells<Entry>::Cells(const Lengths& lengths, const Classes& classes, const Survey& survey,
+                    const Grouping& grouping, Stream stream, Workspace& workspace, Team& team)
+    : num_parts_(survey.part_samples.size() / classes.num_classes()) {
+  expect(survey, grouping);
+  lay_out(workspace);
+  std::visit(
+      [&](const auto& values) {
+        if (!deal(values, classes, grouping, stream, team)) {
+          count(values, classes, grouping, stream, team);
+          lay_out(workspace);
+          (void)deal(values, classes, grouping, stream, team);
+        }
+      },
+      lengths);
+}
+
+// Makes room for as many samples as a cell is likely to get.
+template <class Entry>
+void Cells<Entry>::expect(const Survey& survey, const Grouping& grouping) {
+  const std::size_t num_groups = grouping.is_whole.size();
+  const std::size_t num_classes = grouping.group_of_class.size();
+  std::vector<std::uint64_t> dealt(num_groups * num_parts_);
+  std::vector<std::uint64_t> totals(num_groups);
+  for (std::size_t part = 0; part < num_parts_; ++part) {
+    for (std::size_t label = 0; label < num_classes; ++label) {
+      const std::size_t group = grouping.group_of_class[label];
+      if (group != Grouping::kNowhere) {
+        const std::uint64_t samples = survey.part_samples[part * num_classes + label];
+        dealt[group * num_parts_ + part] += samples;
+        totals[group] += samples;
+      }
+    }
+  }
+  for (std::size_t group = 0; group < num_groups; ++group) {
+    const std::uint32_t bits =
+        grouping.is_whole[group] ? 0 : bits_for(totals[group], grouping.cell_samples);
+    group_bits_.push_back(bits);
+    group_begins_.push_back(num_cells_);
+    num_cells_ += std::size_t{1} << bits;
+    for (std::size_t cell = 0; cell < std::size_t{1} << bits; ++cell) {
+      for (std::size_t part = 0; part < num_parts_; ++part) {
+        const std::uint64_t samples = dealt[group * num_parts_ + part];
+        std::uint64_t room = samples;
+        if (bits > 0) {
+          const double mean = std::ldexp(static_cast<double>(samples), -static_cast<int>(bits));
+          room = std::min(samples, static_cast<std::uint64_t>(
+                                       mean + grouping.slack * (std::sqrt(mean) + 5.0)));
+        }
+        segments_.push_back({.begin = 0, .capacity = static_cast<std::size_t>(room), .count = 0});
+      }
+    }
+  }
+  group_begins_.push_back(num_cells_);
+}
+
+template <class Entry>
+void Cells<Entry>::lay_out(Workspace& workspace) {
+  std::size_t begin = 0;
+  for (Segment& segment : segments_) {
+    segment.begin = begin;
+    segment.count = 0;
+    begin += segment.capacity;
+  }
+  memory_ = workspace.reserve(begin * sizeof(Entry));
+}
+
+// Calls visit(cell, length, index) for each sample of a part, by index.
+template <class Entry>
+template <class T, class Visit>
+void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
+                             const Grouping& grouping, Stream stream, std::size_t part,
+                             Visit&& visit) const {
+  struct Target {
+    std::uint32_t first_cell;
+    std::uint32_t shift;
+  };
+  constexpr std::uint32_t kNoCell = ~std::uint32_t{0};
+  std::vector<Target> targets;
+  for (const std::size_t group : grouping.group_of_class) {
+    targets.push_back(group == Grouping::kNowhere
+                          ? Target{kNoCell, kDrawBits}
+                          : Target{static_cast<std::uint32_t>(group_begins_[group]),
+                                   kDrawBits - group_bits_[group]});
+  }
+  const auto visit_sample = [&](std::size_t index, std::uint64_t draws) {
+    const auto length = static_cast<std::uint64_t>(lengths[index]);
+    const Target target = targets[classes(length)];
+    if (target.first_cell != kNoCell) {
+      const auto lane = static_cast<std::uint32_t>(draws & 0xFFFF);
+      visit(target.first_cell + (lane >> target.shift), length, index);
+    }
+  };
+  const std::size_t end = part_begin(lengths.size(), part + 1, num_parts_);
+  std::array<std::uint64_t, kBlock / kLanes> draws;
+  for (std::size_t block = part_begin(lengths.size(), part, num_parts_); block < end;
+       block += kBlock) {
+    draw(stream, block / kLanes, draws.data(), draws.size());
+    const std::size_t samples = std::min(kBlock, end - block);
+    for (std::size_t i = 0; i < samples; ++i) {
+      visit_sample(block + i, draws[i / kLanes] >> (i % kLanes * kDrawBits));
+    }
+  }
+}
+
+// Writes each sample to its cell. Returns false if one was full; then the cells are not valid.
+template <class Entry>
+template <class T>
+bool Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
+                        const Grouping& grouping, Stream stream, Team& team) {
+  struct Slot {
+    std::byte* next;
+    std::byte* end;
+  };
+  std::atomic<bool> fits = true;
+  team.for_each(num_parts_, [&](std::size_t part, int) {
+    std::vector<Slot> slots(num_cells_);
+    for (std::size_t cell = 0; cell < num_cells_; ++cell) {
+      const Segment& room = segment(cell, part);
+      slots[cell] = {memory_ + room.begin * sizeof(Entry),
+                     memory_ + (room.begin + room.capacity) * sizeof(Entry)};
+    }
+    draw_part(lengths, classes, grouping, stream, part,
+              [&](std::size_t cell, std::uint64_t length, std::size_t index) {
+                Slot& slot = slots[cell];
+                if (slot.next == slot.end) {
+                  fits.store(false, std::memory_order_relaxed);
+                  return;
+                }
+                const Entry entry(length, index);
+                std::memcpy(slot.next, &entry, sizeof(Entry));
+                slot.next += sizeof(Entry);
+              });
+    for (std::size_t cell = 0; cell < num_cells_; ++cell) {
+      Segment& room = segment(cell, part);
+      room.count = static_cast<std::size_t>(slots[cell].next - memory_) / sizeof(Entry) - room.begin;
+    }
+  });
+  return fits;
+}
+
+// Gives each cell exactly the room that it needs.
+template <class Entry>
+template <class T>
+void Cells<Entry>::count(std::span<const T> lengths, const Classes& classes,
+                         const Grouping& grouping, Stream stream, Team& team) {
+  team.for_each(num_parts_, [&](std::size_t part, int) {
+    std::vector<std::size_t> counts(num_cells_);
+    draw_part(lengths, classes, grouping, stream, part,
+              [&](std::size_t cell, std::uint64_t, std::size_t) { ++counts[cell]; });
+    for (std::size_t cell = 0; cell < num_cells_; ++cell) {
+      segment(cell, part).capacity = counts[cell];
+    }
+  });
+}
+
+template <class Entry>
+std::size_t Cells<Entry>::group_of(std::size_t cell) const {
+  const auto next = std::upper_bound(group_begins_.begin(), group_begins_.end(), cell);
+  return static_cast<std::size_t>(next - group_begins_.begin()) - 1;
+}
+
+template <class Entry>
+std::size_t Cells<Entry>::samples(std::size_t cell) const {
+  std::size_t samples = 0;
+  for (std::size_t part = 0; part < num_parts_; ++part) {
+    samples += segments_[cell * num_parts_ + part].count;
+  }
+  return samples;
+}
+
+template <class Entry>
+std::size_t Cells<Entry>::largest() const {
+  std::size_t largest = 0;
+  for (std::size_t cell = 0; cell < num_cells_; ++cell) {
+    largest = std::max(largest, samples(cell));
+  }
+  return largest;
+}
+
+template <class Entry>
+void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
+  std::size_t position = 0;
+  for (std::size_t part = 0; part < num_parts_; ++part) {
+    const Segment& segment = segments_[cell * num_parts_ + part];
+    if (segment.count > 0) {
+      std::memcpy(&out[position], memory_ + segment.begin * sizeof(Entry),
+                  segment.count * sizeof(Entry));
+    }
+    position += segment.count;
+  }
+}
+
+// Fisher and Yates from the inside out: reads the cell once, in order, and moves at random only in
+// `out`. 32-bit draws, so that a place is off from its fair share by less than cell / 2^32.
+template <class Entry>
+void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const {
+  std::array<std::uint64_t, kBlock / 2> draws;
+  std::size_t i = 0;
+  for (std::size_t part = 0; part < num_parts_; ++part) {
+    const Segment& segment = segments_[cell * num_parts_ + part];
+    const std::byte* next = memory_ + segment.begin * sizeof(Entry);
+    for (const std::size_t end = i + segment.count; i < end; ++i) {
+      if (i % kBlock == 0) {
+        draw(stream, i / 2, draws.data(), draws.size());
+      }
+      const std::uint64_t bits = draws[i % kBlock / 2] >> (i % 2 * 32) & 0xFFFF'FFFF;
+      const auto place = static_cast<std::size_t>(bits * (i + 1) >> 32);
+      Entry entry;
+      std::memcpy(&entry, next, sizeof(Entry));
+      next += sizeof(Entry);
+      out[i] = out[place];
+      out[place] = entry;
+    }
+  }
+}
+
+template <class Entry>
+std::byte* Cells<Entry>::memory(std::size_t cell) const {
+  return memory_ + segments_[cell * num_parts_].begin * sizeof(Entry);
+}
+
+template class Cells<PackedEntry>;
+template class Cells<WideEntry>;
+
+}  // namespace evenstride

@@ -1,0 +1,104 @@
+// Deals the samples of an epoch to cells: random parts of a bucket, each small enough for a cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/buckets.h"
+#include "core/entries.h"
+#include "core/lengths.h"
+#include "core/random.h"
+#include "core/threads.h"
+
+namespace evenstride {
+
+// Memory that is kept from plan to plan, since touching it for the first time costs more than
+// writing it.
+class Workspace {
+ public:
+  // Returns at least `bytes` of memory with undefined contents, aligned for any type. Invalidates
+  // what it returned before.
+  std::byte* reserve(std::size_t bytes);
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t capacity_ = 0;
+};
+
+// How classes of samples (see `Classes`) are grouped, and how finely a group is divided.
+struct Grouping {
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
+
+  std::vector<std::size_t> group_of_class;  // kNowhere leaves the class out.
+  std::vector<bool> is_whole;               // A whole group has one cell.
+  std::size_t cell_samples = 1;             // A cell has at most about this many.
+  double slack = 6.5;                       // Room in a cell, in standard deviations. Any is right.
+};
+
+// The samples of each group, dealt to its 2^bits cells. A sample draws its cell; together with a
+// shuffle of each cell that is a uniform permutation of the group (Rao 1961; Sandelius 1962).
+//
+// A cell lists its samples by index, whatever the number of threads. Methods are thread-safe but for
+// the memory that they say they use.
+template <class Entry>
+class Cells {
+ public:
+  // Deals the samples, in O(samples) and about sizeof(Entry) bytes a sample of `workspace`, which
+  // the cells use as long as they live.
+  Cells(const Lengths& lengths, const Classes& classes, const Survey& survey,
+        const Grouping& grouping, Stream stream, Workspace& workspace, Team& team);
+
+  // Cells [group_begin(g), group_begin(g + 1)) are those of group g.
+  [[nodiscard]] std::size_t num_cells() const noexcept { return num_cells_; }
+  [[nodiscard]] std::size_t num_groups() const noexcept { return group_bits_.size(); }
+  [[nodiscard]] std::size_t group_begin(std::size_t group) const { return group_begins_[group]; }
+  [[nodiscard]] std::size_t group_of(std::size_t cell) const;
+
+  // Returns the number of samples in a cell, or in the largest.
+  [[nodiscard]] std::size_t samples(std::size_t cell) const;
+  [[nodiscard]] std::size_t largest() const;
+
+  // Fills `out`, of samples(cell) entries, by index or in a uniformly random order.
+  void read(std::size_t cell, std::span<Entry> out) const;
+  void read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const;
+
+  // Returns the cell's own memory, at least sizeof(Entry) bytes a sample. To write there loses it.
+  [[nodiscard]] std::byte* memory(std::size_t cell) const;
+
+ private:
+  struct Segment {  // What one part of the input has dealt to one cell.
+    std::size_t begin;
+    std::size_t capacity;
+    std::size_t count;
+  };
+
+  Segment& segment(std::size_t cell, std::size_t part) {
+    return segments_[cell * num_parts_ + part];
+  }
+  void expect(const Survey& survey, const Grouping& grouping);
+  void lay_out(Workspace& workspace);
+  template <class T, class Visit>
+  void draw_part(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
+                 Stream stream, std::size_t part, Visit&& visit) const;
+  template <class T>
+  [[nodiscard]] bool deal(std::span<const T> lengths, const Classes& classes,
+                          const Grouping& grouping, Stream stream, Team& team);
+  template <class T>
+  void count(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
+             Stream stream, Team& team);
+
+  std::size_t num_parts_;
+  std::size_t num_cells_ = 0;
+  std::vector<std::uint32_t> group_bits_;
+  std::vector<std::size_t> group_begins_;
+  std::vector<Segment> segments_;  // Cells x parts.
+  std::byte* memory_ = nullptr;
+};
+
+extern template class Cells<PackedEntry>;
+extern template class Cells<WideEntry>;
+
+}  // namespace evenstride

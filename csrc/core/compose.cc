@@ -1,0 +1,213 @@
+#include "core/compose.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/clones.h"
+#include "core/names.h"
+#include "core/sort.h"
+
+namespace evenstride {
+namespace {
+
+// Fits a core's second-level cache together with a copy; larger cells were slower at 9 M samples,
+// smaller ones leave more to the pool. Above 2^12 cells a write to each misses the cache.
+constexpr std::size_t kCellSamples = 16 * 1024;
+constexpr std::size_t kMostCells = 4096;
+
+// Runs lie inside cells, and what is left of a cell after the last whole run goes to the pool.
+constexpr std::uint64_t kRunsPerCell = 16;
+
+std::size_t cell_samples_for(const Survey& survey, const ComposeOptions& options) {
+  std::uint64_t samples = kCellSamples;
+  if (options.composition == Composition::kWindow) {
+    samples = std::max(samples, std::min(options.window, survey.admitted.samples) * kRunsPerCell);
+  }
+  return static_cast<std::size_t>(std::max(samples, survey.admitted.samples / kMostCells));
+}
+
+bool is_random(Composition composition) {
+  return composition == Composition::kShuffle || composition == Composition::kWindow;
+}
+
+Grouping group_by_bucket(const Classes& classes, const Survey& survey,
+                         const ComposeOptions& options) {
+  Grouping grouping;
+  grouping.group_of_class.assign(classes.num_classes(), Grouping::kNowhere);
+  for (std::size_t label = 0; label <= classes.alone(); ++label) {
+    grouping.group_of_class[label] = label;
+    grouping.is_whole.push_back(!is_random(options.composition) || label == classes.alone());
+  }
+  grouping.cell_samples = cell_samples_for(survey, options);
+  return grouping;
+}
+
+EVENSTRIDE_CLONES void write_indices(std::span<const PackedEntry> entries, std::byte* to) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const PackedEntry::Index index = entries[i].index();
+    std::memcpy(to + i * sizeof(index), &index, sizeof(index));
+  }
+}
+
+void write_indices(std::span<const WideEntry> entries, std::byte* to) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const WideEntry::Index index = entries[i].index();
+    std::memcpy(to + i * sizeof(index), &index, sizeof(index));
+  }
+}
+
+template <class Entry>
+Batch<Entry> batch_of(const Cut& cut, const std::byte* indices) {
+  using Index = typename Entry::Index;
+  return {.indices = indices + cut.begin * sizeof(Index),
+          .count = static_cast<Index>(cut.end - cut.begin),
+          .longest = static_cast<Index>(cut.longest)};
+}
+
+// What one cell contributes to its bucket.
+template <class Entry>
+struct FilledCell {
+  std::vector<Batch<Entry>> batches;
+  std::vector<Entry> open;  // Samples that no batch has taken yet.
+};
+
+template <class Entry>
+FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::span<Entry> entries,
+                            std::span<Entry> scratch, const ComposeOptions& options, Stream stream) {
+  if (is_random(options.composition)) {
+    cells.read_shuffled(cell, stream.substream(cell), entries);
+  } else {
+    cells.read(cell, entries);
+  }
+  const std::size_t settled = arrange(entries, scratch, options);
+  std::byte* const indices = cells.memory(cell);
+  FilledCell<Entry> filled;
+  const std::size_t open =
+      fill(std::span<const Entry>(entries.first(settled)), options.limits,
+           [&](const Cut& cut) { filled.batches.push_back(batch_of<Entry>(cut, indices)); });
+  write_indices(std::span<const Entry>(entries.first(open)), indices);
+  filled.open.assign(entries.begin() + static_cast<std::ptrdiff_t>(open), entries.end());
+  return filled;
+}
+
+template <class Entry>
+void fill_pool(std::vector<Entry> pool, const ComposeOptions& options,
+               FilledBucket<Entry>& bucket) {
+  if (options.composition == Composition::kWindow) {
+    std::vector<Entry> scratch(pool.size());
+    const std::span<Entry> rest = std::span(pool).subspan(
+        arrange(std::span(pool), std::span(scratch), options));
+    sort_by_length(rest, std::span(scratch), Direction::kUp);
+  }
+  std::vector<Cut> cuts;
+  fill_all(std::span<const Entry>(pool), options.limits,
+           [&](const Cut& cut) { cuts.push_back(cut); });
+  bucket.append(pool, cuts);
+}
+
+}  // namespace
+
+Composition parse_composition(std::string_view name) {
+  static constexpr Named<Composition> kNames[] = {{"shuffle", Composition::kShuffle},
+                                                  {"window", Composition::kWindow},
+                                                  {"frozen", Composition::kFrozen}};
+  return parse_name("composition", kNames, name);
+}
+
+template <class Entry>
+void FilledBucket<Entry>::append(std::span<const Entry> entries, std::span<const Cut> cuts) {
+  auto& arena = arenas.emplace_back(entries.size());
+  auto* const indices = reinterpret_cast<std::byte*>(arena.data());
+  write_indices(entries, indices);
+  for (const Cut& cut : cuts) {
+    batches.push_back(batch_of<Entry>(cut, indices));
+  }
+}
+
+template <class Entry>
+std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
+                    const ComposeOptions& options) {
+  switch (options.composition) {
+    case Composition::kShuffle:
+      return entries.size();
+    case Composition::kFrozen:
+      sort_by_length(entries, scratch, Direction::kUp);
+      return entries.size();
+    case Composition::kSorted:
+      sort_by_length(entries, scratch, Direction::kDown);
+      return entries.size();
+    case Composition::kWindow:
+      break;
+  }
+  std::size_t settled = 0;
+  for (Direction direction = Direction::kUp; options.window <= entries.size() - settled;
+       direction = direction == Direction::kUp ? Direction::kDown : Direction::kUp) {
+    const auto window = static_cast<std::size_t>(options.window);
+    sort_by_length(entries.subspan(settled, window), scratch, direction);
+    settled += window;
+  }
+  return settled;
+}
+
+template <class Entry>
+std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& classes,
+                                         const Survey& survey, const ComposeOptions& options,
+                                         Stream stream, Workspace& workspace, Team& team) {
+  const Cells<Entry> cells(lengths, classes, survey, group_by_bucket(classes, survey, options),
+                           stream.substream(0), workspace, team);
+  ComposeOptions options_alone = options;
+  options_alone.composition = Composition::kFrozen;
+  options_alone.limits.max_batch_size = 1;
+  const auto options_of = [&](std::size_t group) -> const ComposeOptions& {
+    return group == classes.alone() ? options_alone : options;
+  };
+  struct Buffers {
+    std::vector<Entry> entries;
+    std::vector<Entry> scratch;
+  };
+  std::vector<Buffers> buffers(static_cast<std::size_t>(team.size()));
+  std::vector<FilledCell<Entry>> filled(cells.num_cells());
+  const std::size_t largest = cells.largest();
+  team.for_each(cells.num_cells(), [&](std::size_t cell, int member) {
+    Buffers& mine = buffers[static_cast<std::size_t>(member)];
+    mine.entries.resize(largest);
+    mine.scratch.resize(options.composition == Composition::kShuffle ? 0 : largest);
+    filled[cell] = fill_cell(cells, cell, std::span(mine.entries).first(cells.samples(cell)),
+                             std::span(mine.scratch), options_of(cells.group_of(cell)),
+                            stream.substream(1));
+  });
+  std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
+  team.for_each(cells.num_groups(), [&](std::size_t group, int) {
+    FilledBucket<Entry>& bucket = buckets[group];
+    std::vector<Entry> pool;
+    for (std::size_t cell = cells.group_begin(group); cell < cells.group_begin(group + 1); ++cell) {
+      const FilledCell<Entry>& from = filled[cell];
+      bucket.batches.insert(bucket.batches.end(), from.batches.begin(), from.batches.end());
+      pool.insert(pool.end(), from.open.begin(), from.open.end());
+    }
+    bucket.samples = survey.classes[group].samples;
+    fill_pool(std::move(pool), options_of(group), bucket);
+  });
+  FilledBucket<Entry> alone = std::move(buckets.back());
+  buckets.pop_back();
+  FilledBucket<Entry>& longest = buckets.back();
+  longest.alone = std::move(alone.batches);
+  longest.arenas.insert(longest.arenas.end(), std::make_move_iterator(alone.arenas.begin()),
+                        std::make_move_iterator(alone.arenas.end()));
+  return buckets;
+}
+
+template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>,
+                             const ComposeOptions&);
+template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&);
+template std::vector<FilledBucket<PackedEntry>> compose(const Lengths&, const Classes&,
+                                                        const Survey&, const ComposeOptions&,
+                                                        Stream, Workspace&, Team&);
+template std::vector<FilledBucket<WideEntry>> compose(const Lengths&, const Classes&, const Survey&,
+                                                      const ComposeOptions&, Stream, Workspace&,
+                                                      Team&);
+template struct FilledBucket<PackedEntry>;
+template struct FilledBucket<WideEntry>;
+
+}  // namespace evenstride

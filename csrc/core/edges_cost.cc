@@ -1,0 +1,187 @@
+#include "core/edges_cost.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "core/random.h"
+
+namespace evenstride {
+namespace {
+
+// Part of the definition of a cost: another key finds other edges.
+constexpr Stream kDrawOrder{0x6576656E73747264};
+
+// Enough that even a narrow bucket has ranks of its own, and few enough to stay in the cache.
+constexpr std::uint64_t kMaxRanks = 1 << 17;
+
+// A bucket with fewer ranks than this, but more samples, looks up its draws in the histogram.
+constexpr std::uint32_t kFewRanks = 64;
+
+// Costs fill this many bits, so that neither a sum overflows nor a small data set is rounded away.
+constexpr int kCostBits = 62;
+
+// More buckets than any plan has: their last batches count in the sum of costs.
+constexpr std::uint64_t kManyBuckets = 1 << 13;
+
+__extension__ using Wide = unsigned __int128;
+
+int bit_width(Wide value) {
+  const auto high = static_cast<std::uint64_t>(value >> 64);
+  return high != 0 ? 64 + static_cast<int>(std::bit_width(high))
+                   : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(value)));
+}
+
+}  // namespace
+
+WidthHistogram width_histogram(const LengthHistogram& histogram, std::uint64_t pad_to_multiple_of) {
+  WidthHistogram result;
+  std::uint64_t samples = 0;
+  for (std::size_t i = 0; i < histogram.lengths.size(); ++i) {
+    const std::uint64_t width = width_of(histogram.lengths[i], pad_to_multiple_of);
+    if (result.widths.empty() || width != result.widths.back()) {
+      result.widths.push_back(width);
+      result.samples_below.push_back(samples);
+    }
+    samples += histogram.counts[i];
+  }
+  result.samples_below.push_back(samples);
+  return result;
+}
+
+BucketCosts::BucketCosts(const WidthHistogram& histogram, const FillLimits& limits,
+                         std::size_t num_draws)
+    : histogram_(histogram), limits_(limits), num_draws_(num_draws) {
+  const std::uint64_t num_samples = histogram.samples_below.back();
+  const std::uint64_t widest = histogram.widths.back();
+  const Wide bound = static_cast<Wide>(num_samples) * widest +
+                     static_cast<Wide>(kManyBuckets) * std::max(limits.token_budget, widest);
+  shift_ = kCostBits - bit_width(bound);
+
+  tokens_below_.reserve(histogram.widths.size() + 1);
+  tokens_below_.push_back(0);
+  for (std::size_t i = 0; i < histogram.widths.size(); ++i) {
+    const std::uint64_t samples = histogram.samples_below[i + 1] - histogram.samples_below[i];
+    tokens_below_.push_back(tokens_below_[i] + static_cast<Wide>(histogram.widths[i]) * samples);
+  }
+
+  std::vector<std::uint32_t> order(num_draws);
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(std::span(order), Draws(kDrawOrder));
+  for (const std::uint32_t place : order) {
+    const auto step = std::uint64_t{1} << 32 >> std::countr_zero(num_draws);
+    fractions_.push_back(static_cast<std::uint32_t>(place * step + step / 2));
+  }
+
+  const std::uint64_t num_ranks = std::min(num_samples, kMaxRanks);
+  const auto sample_of = [&](std::uint64_t rank) {
+    return static_cast<std::uint64_t>(static_cast<Wide>(2 * rank + 1) * num_samples /
+                                      (2 * num_ranks));
+  };
+  width_of_rank_.reserve(num_ranks);
+  first_rank_.reserve(histogram.widths.size() + 1);
+  std::uint64_t sample = sample_of(0);
+  for (std::size_t i = 0; i < histogram.widths.size(); ++i) {
+    first_rank_.push_back(static_cast<std::uint32_t>(width_of_rank_.size()));
+    while (width_of_rank_.size() < num_ranks && sample < histogram.samples_below[i + 1]) {
+      width_of_rank_.push_back(static_cast<std::uint32_t>(i));
+      sample = sample_of(width_of_rank_.size());
+    }
+  }
+  first_rank_.push_back(static_cast<std::uint32_t>(num_ranks));
+
+  // Capacities fall as widths rise, so that the widths that admit so many samples are the first.
+  admitted_.resize(num_draws + 2);
+  std::size_t widths = histogram.widths.size();
+  for (std::size_t samples = 1; samples <= num_draws; ++samples) {
+    while (widths > 0 && capacity_of(histogram.widths[widths - 1], limits) < samples) {
+      --widths;
+    }
+    admitted_[samples] = static_cast<std::uint32_t>(widths);
+  }
+  admitted_[num_draws + 1] = 0;
+}
+
+std::uint64_t BucketCosts::operator()(std::size_t first, std::size_t last) const {
+  const std::uint64_t samples = histogram_.samples_below[last] - histogram_.samples_below[first];
+  std::array<std::uint32_t, kMaxDraws> draws;
+  draw(first, last, draws.data());
+  const Batches filled = fill_draws(draws.data());
+  const std::uint64_t batch = scaled(filled.padded_tokens, 1, filled.batches);
+  return std::max(batch, scaled(filled.padded_tokens, samples, filled.samples) + batch / 2);
+}
+
+std::uint64_t BucketCosts::without_padding(std::size_t first, std::size_t last) const {
+  return scaled(tokens_below_[last] - tokens_below_[first], 1, 1);
+}
+
+void BucketCosts::draw(std::size_t first, std::size_t last, std::uint32_t* draws) const {
+  const std::uint64_t first_sample = histogram_.samples_below[first];
+  const std::uint64_t samples = histogram_.samples_below[last] - first_sample;
+  const std::uint32_t first_rank = first_rank_[first];
+  const std::uint64_t ranks = first_rank_[last] - first_rank;
+  if (ranks >= std::min<std::uint64_t>(samples, kFewRanks)) {
+    const std::uint32_t* const widths = width_of_rank_.data() + first_rank;
+    for (std::size_t i = 0; i < num_draws_; ++i) {
+      draws[i] = widths[(ranks * fractions_[i]) >> 32];
+    }
+    return;
+  }
+  const auto begin = histogram_.samples_below.begin();
+  for (std::size_t i = 0; i < num_draws_; ++i) {
+    const auto sample = first_sample + static_cast<std::uint64_t>(
+                                           (static_cast<Wide>(samples) * fractions_[i]) >> 32);
+    const auto above = std::upper_bound(begin + static_cast<std::ptrdiff_t>(first),
+                                        begin + static_cast<std::ptrdiff_t>(last), sample);
+    draws[i] = static_cast<std::uint32_t>(above - begin - 1);
+  }
+}
+
+BucketCosts::Batches BucketCosts::fill_draws(const std::uint32_t* draws) const {
+  const std::size_t mask = num_draws_ - 1;
+  const std::uint32_t* const admitted = admitted_.data();
+  Batches result{};
+  for (std::size_t begin = 0; begin < num_draws_;) {
+    std::uint32_t longest = draws[begin];
+    std::size_t size = 1;
+    for (std::uint32_t next = 0;; longest = next, ++size) {
+      next = std::max(longest, draws[(begin + size) & mask]);
+      if (next >= admitted[size + 1]) {
+        break;
+      }
+    }
+    if (size == num_draws_) {  // Every draw is in, and it might take more: all batches are alike.
+      const std::uint64_t width = histogram_.widths[longest];
+      const std::uint64_t capacity = capacity_of(width, limits_);
+      const std::uint64_t rest =
+          capacity > limits_.batch_size_multiple ? capacity % limits_.batch_size_multiple : 0;
+      return {static_cast<Wide>(width) * (capacity - rest), capacity - rest, 1};
+    }
+    if (const std::size_t rest = size % limits_.batch_size_multiple; rest != 0 && rest != size) {
+      size -= rest;
+      longest = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        longest = std::max(longest, draws[(begin + i) & mask]);
+      }
+    }
+    result.padded_tokens += static_cast<Wide>(histogram_.widths[longest]) * size;
+    result.samples += size;
+    ++result.batches;
+    begin += size;
+  }
+  return result;
+}
+
+std::uint64_t BucketCosts::scaled(Wide padded_tokens, std::uint64_t times,
+                                  std::uint64_t parts) const {
+  // Whole tokens and the rest apart, for all of it times `times` can overflow 128 bits.
+  const Wide whole = padded_tokens / parts * times;
+  const Wide rest = padded_tokens % parts * times;
+  if (shift_ < 0) {
+    return static_cast<std::uint64_t>((whole + rest / parts) >> -shift_);
+  }
+  return static_cast<std::uint64_t>((whole << shift_) + (rest << shift_) / parts);
+}
+
+}  // namespace evenstride

@@ -1,0 +1,316 @@
+#include "core/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "core/complete.h"
+#include "core/edges.h"
+#include "core/fewest.h"
+#include "core/histogram.h"
+#include "core/mixed.h"
+#include "core/random.h"
+#include "core/steps.h"
+
+namespace evenstride {
+namespace {
+
+enum StreamName : std::uint64_t { kCompose, kSteps, kOrder, kMixed };
+
+constexpr std::uint64_t kTailSteps = 8;            // Refilled to make a whole number of steps.
+constexpr std::size_t kSamplesPerThread = 65'536;  // Fewer do not repay a thread's start.
+constexpr std::size_t kPrefetchBatches = 8;
+constexpr std::size_t kSliceBatches = 2048;
+
+void check_count(const char* name, std::uint64_t value) {
+  if (value == 0 || (value >= std::uint64_t{1} << 63 && value != kUnlimited)) {
+    throw std::invalid_argument("`" + std::string(name) + "` must be in [1, 2**63), but is " +
+                                std::to_string(value) + ".");
+  }
+}
+
+void check(const StepOptions& steps) {
+  check_count("num_replicas", steps.num_replicas);
+  check_count("steps_per_epoch", steps.steps_per_epoch.value_or(1));
+}
+
+PlanOptions checked(const PlanOptions& options) {
+  const FillLimits& limits = options.limits;
+  check_count("token_budget", limits.token_budget);
+  check_count("max_batch_size", limits.max_batch_size);
+  check_count("batch_size_multiple", limits.batch_size_multiple);
+  check_count("pad_to_multiple_of", limits.pad_to_multiple_of);
+  check_count("window", options.window);
+  check_count("accumulation_steps", options.accumulation_steps);
+  if (limits.token_budget < limits.pad_to_multiple_of) {
+    throw std::invalid_argument("`token_budget` must be at least pad_to_multiple_of = " +
+                                std::to_string(limits.pad_to_multiple_of) + ", but is " +
+                                std::to_string(limits.token_budget) + ".");
+  }
+  if (options.order == Order::kMixed && options.composition != Composition::kShuffle &&
+      options.composition != Composition::kSorted) {
+    throw std::invalid_argument("`composition` must be 'shuffle' for order='mixed', but is '" +
+                                std::string(options.composition == Composition::kWindow
+                                                ? "window"
+                                                : "frozen") +
+                                "'.");
+  }
+  if (options.num_threads < 1) {
+    throw std::invalid_argument("`num_threads` must be at least 1, but is " +
+                                std::to_string(options.num_threads) + ".");
+  }
+  PlanOptions result = options;
+  if (result.composition == Composition::kSorted) {
+    result.order = Order::kDescending;
+  }
+  return result;
+}
+
+Survey survey_in(const Lengths& lengths, const Classes& classes, const PlanOptions& options) {
+  Team team(options.num_threads);
+  return survey(lengths, classes, options.limits, options.admission, team);
+}
+
+// No more threads than there is work for.
+PlanOptions for_samples(PlanOptions options, std::size_t samples) {
+  options.num_threads = static_cast<int>(std::min<std::size_t>(
+      static_cast<std::size_t>(options.num_threads), 1 + samples / kSamplesPerThread));
+  return options;
+}
+
+// Returns the numbers of the steps in the order in which they come.
+template <class Entry>
+std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOptions& options,
+                                       std::size_t num_replicas, Stream stream, Team& team) {
+  const std::size_t num_steps = steps.batches.size() / num_replicas;
+  std::vector<std::uint32_t> sequence(num_steps);
+  if (options.order == Order::kMixed || options.order == Order::kAscending ||
+      options.order == Order::kDescending) {
+    std::iota(sequence.begin(), sequence.end(), std::uint32_t{0});
+    if (options.order != Order::kMixed) {
+      std::vector<std::uint64_t> longest(num_steps);
+      for (std::size_t i = 0; i < steps.batches.size(); ++i) {
+        auto& step = longest[i / num_replicas];
+        step = std::max<std::uint64_t>(step, steps.batches[i].longest);
+      }
+      const bool is_ascending = options.order == Order::kAscending;
+      std::stable_sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return is_ascending ? longest[a] < longest[b] : longest[a] > longest[b];
+      });
+    }
+    return sequence;
+  }
+  const OrderOptions order{.order = options.order,
+                           .jitter = options.jitter,
+                           .accumulation_steps = options.accumulation_steps};
+  const std::vector<std::uint16_t> labels =
+      order_steps(steps.steps_per_bucket, order, stream, team);
+  std::vector<std::uint32_t> next(steps.steps_per_bucket.size());
+  std::uint32_t first = 0;
+  for (std::size_t k = 0; k < next.size(); ++k) {
+    next[k] = first;
+    first += static_cast<std::uint32_t>(steps.steps_per_bucket[k]);
+  }
+  for (std::size_t place = 0; place < num_steps; ++place) {
+    sequence[place] = next[labels[place]]++;
+  }
+  return sequence;
+}
+
+// Copies the steps' batches to where they belong.
+template <class Entry, class Width>
+EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence,
+                  std::size_t num_replicas, std::uint64_t pad_to_multiple_of, Team& team) {
+  using Index = typename Entry::Index;
+  const std::size_t num_batches = steps.batches.size();
+  const auto source_of = [&](std::size_t batch) {
+    return num_replicas == 1 ? sequence[batch]
+                             : sequence[batch / num_replicas] * num_replicas + batch % num_replicas;
+  };
+  EpochPlan plan;
+  plan.num_steps = sequence.size();
+  plan.offsets = Buffer<std::int64_t>(num_batches + 1);
+  std::int64_t offset = 0;
+  for (std::size_t batch = 0; batch < num_batches; ++batch) {
+    plan.offsets[batch] = offset;
+    offset += static_cast<std::int64_t>(steps.batches[source_of(batch)].count);
+  }
+  plan.offsets[num_batches] = offset;
+  Buffer<Index> indices(static_cast<std::size_t>(offset));
+  Buffer<Width> widths(num_batches);
+  plan.buckets = Buffer<std::int16_t>(num_batches);
+  const std::size_t num_slices = (num_batches + kSliceBatches - 1) / kSliceBatches;
+  team.for_each(num_slices, [&](std::size_t slice, int) {
+    const std::size_t end = std::min(num_batches, (slice + 1) * kSliceBatches);
+    for (std::size_t batch = slice * kSliceBatches; batch < end; ++batch) {
+      if (batch + kPrefetchBatches < end) {
+        const Batch<Entry>& later = steps.batches[source_of(batch + kPrefetchBatches)];
+        __builtin_prefetch(later.indices);
+        __builtin_prefetch(later.indices + 64);
+      }
+      const std::size_t source = source_of(batch);
+      const Batch<Entry>& from = steps.batches[source];
+      std::memcpy(&indices[static_cast<std::size_t>(plan.offsets[batch])], from.indices,
+                  from.count * sizeof(Index));
+      plan.buckets[batch] = static_cast<std::int16_t>(steps.buckets[source]);
+      widths[batch] = static_cast<Width>(width_of(from.longest, pad_to_multiple_of));
+    }
+  });
+  plan.indices = std::move(indices);
+  plan.widths = std::move(widths);
+  plan.repeats = std::move(steps.repeats);
+  plan.dropped = std::move(steps.dropped);
+  return plan;
+}
+
+LengthHistogram admitted_lengths(const LengthHistogram& all, const FillLimits& limits,
+                                 const Admission& admission) {
+  const std::uint64_t end = admitted_end(limits, admission.max_length);
+  LengthHistogram admitted;
+  for (std::size_t i = 0; i < all.lengths.size(); ++i) {
+    const bool is_removed = all.lengths[i] == 0 && admission.empty != Empty::kKeep;
+    if (all.lengths[i] < end && !is_removed) {
+      admitted.lengths.push_back(all.lengths[i]);
+      admitted.counts.push_back(all.counts[i]);
+    }
+  }
+  return admitted;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets& buckets,
+                                           std::uint64_t merge_buckets,
+                                           const PlanOptions& options) {
+  check_count("merge_buckets", merge_buckets);
+  if (const auto* given = std::get_if<std::vector<std::uint64_t>>(&buckets)) {
+    check_edges(*given);
+    return merge_edges(*given, merge_buckets);
+  }
+  const std::uint64_t num_buckets = std::get<std::uint64_t>(buckets);
+  check_count("buckets", num_buckets);
+  const PlanOptions valid = for_samples(checked(options), num_samples(lengths));
+  Team team(valid.num_threads);
+  const LengthHistogram admitted =
+      admitted_lengths(length_histogram(lengths, team), valid.limits, valid.admission);
+  if (admitted.lengths.empty()) {
+    return {};  // What is wrong with that is for the survey to say.
+  }
+  return merge_edges(optimal_edges(admitted, num_buckets, valid.limits, team), merge_buckets);
+}
+
+Planner::Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
+                 const PlanOptions& options)
+    : lengths_(lengths),
+      options_(for_samples(checked(options), num_samples(lengths))),
+      classes_(std::move(inner_edges), options_.limits, options_.admission),
+      survey_(survey_in(lengths_, classes_, options_)) {
+  // Buckets above the longest sample are no buckets; without them the classes are numbered anew.
+  std::vector<std::uint64_t> kept = classes_.inner_edges();
+  std::erase_if(kept, [&](std::uint64_t edge) { return edge > survey_.longest; });
+  if (kept.size() != classes_.inner_edges().size()) {
+    classes_ = Classes(std::move(kept), options_.limits, options_.admission);
+    survey_ = survey_in(lengths_, classes_, options_);
+  }
+}
+
+std::vector<std::uint64_t> Planner::edges() const {
+  std::vector<std::uint64_t> edges{0};
+  edges.insert(edges.end(), classes_.inner_edges().begin(), classes_.inner_edges().end());
+  edges.push_back(survey_.longest + 1);
+  return edges;
+}
+
+bool Planner::is_packed() const {
+  const std::uint64_t widest = width_of(survey_.longest, options_.limits.pad_to_multiple_of);
+  return !options_.force_wide && widest <= std::numeric_limits<std::int32_t>::max() &&
+         num_samples(lengths_) <= std::uint64_t{1} << 32;
+}
+
+Settlement Planner::settle(const StepOptions& steps) {
+  check(steps);
+  const std::lock_guard lock(mutex_);
+  Team team(options_.num_threads);
+  return is_packed() ? settle_as<PackedEntry>(steps, team) : settle_as<WideEntry>(steps, team);
+}
+
+EpochPlan Planner::plan(std::uint64_t epoch, const StepOptions& steps,
+                        const std::optional<Settlement>& settlement) {
+  check(steps);
+  const std::lock_guard lock(mutex_);
+  Team team(options_.num_threads);
+  return is_packed() ? plan_as<PackedEntry>(epoch, steps, settlement, team)
+                     : plan_as<WideEntry>(epoch, steps, settlement, team);
+}
+
+template <class Entry>
+Settlement Planner::settlement_of(std::span<const FilledBucket<Entry>> buckets,
+                                  const StepOptions& steps, Team& team) const {
+  std::vector<BucketRange> ranges;
+  for (const FilledBucket<Entry>& bucket : buckets) {
+    ranges.push_back({.batches = bucket.batches.size() + bucket.alone.size(),
+                      .samples = bucket.samples + bucket.alone.size()});
+  }
+  if (!steps.steps_per_epoch) {
+    return evenstride::settle(ranges, steps);
+  }
+  std::vector<std::uint64_t> fewest =
+      fewest_batches(length_histogram(lengths_, team), classes_, options_.limits);
+  fewest.back() += buckets.back().alone.size();
+  return settle_on(*steps.steps_per_epoch, ranges, fewest, steps);
+}
+
+template <class Entry>
+Settlement Planner::settle_as(const StepOptions& steps, Team& team) {
+  const Stream stream = Stream::of(options_.seed, 0);
+  if (options_.order == Order::kMixed) {
+    return MixedEpoch<Entry>(lengths_, classes_, survey_,
+                             {options_.limits, steps, options_.accumulation_steps},
+                             stream.substream(kMixed), workspace_, team)
+        .settle();
+  }
+  const std::vector<FilledBucket<Entry>> buckets = compose<Entry>(
+      lengths_, classes_, survey_, {options_.composition, options_.window, options_.limits},
+      stream.substream(kCompose), workspace_, team);
+  return settlement_of(std::span(buckets), steps, team);
+}
+
+template <class Entry>
+EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
+                           const std::optional<Settlement>& settlement, Team& team) {
+  // Sorted plans are for validation, and the same in every epoch.
+  const Stream stream =
+      Stream::of(options_.seed, options_.composition == Composition::kSorted ? 0 : epoch);
+  const auto num_replicas = static_cast<std::size_t>(steps.num_replicas);
+  const auto lay_out_steps = [&](Steps<Entry> formed) {
+    using Width = std::conditional_t<sizeof(typename Entry::Index) == 4, std::int32_t, std::int64_t>;
+    const std::vector<std::uint32_t> sequence =
+        sequence_of(formed, options_, num_replicas, stream.substream(kOrder), team);
+    return lay_out<Entry, Width>(std::move(formed), sequence, num_replicas,
+                                 options_.limits.pad_to_multiple_of, team);
+  };
+  if (options_.order == Order::kMixed) {
+    MixedEpoch<Entry> mixed(lengths_, classes_, survey_,
+                            {options_.limits, steps, options_.accumulation_steps},
+                            stream.substream(kMixed), workspace_, team);
+    return lay_out_steps(mixed.form(settlement ? *settlement : mixed.settle(), team));
+  }
+  std::vector<FilledBucket<Entry>> buckets = compose<Entry>(
+      lengths_, classes_, survey_, {options_.composition, options_.window, options_.limits},
+      stream.substream(kCompose), workspace_, team);
+  const Settlement settled =
+      settlement ? *settlement : settlement_of(std::span<const FilledBucket<Entry>>(buckets), steps, team);
+  team.for_each(buckets.size(), [&](std::size_t k, int) {
+    complete(buckets[k], settled.batches[k] - buckets[k].alone.size(), kTailSteps * num_replicas,
+             lengths_, options_.limits);
+  });
+  return lay_out_steps(form_steps(std::span(buckets), settled, steps,
+                                  options_.limits.pad_to_multiple_of, stream.substream(kSteps),
+                                  team));
+}
+
+}  // namespace evenstride

@@ -1,0 +1,125 @@
+// A whole epoch: every batch of every rank, in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "core/buckets.h"
+#include "core/cells.h"
+#include "core/compose.h"
+#include "core/fill.h"
+#include "core/lengths.h"
+#include "core/order.h"
+#include "core/settle.h"
+#include "core/threads.h"
+
+namespace evenstride {
+
+// An array whose elements nothing sets before they are written.
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t size)
+      : data_(std::make_unique_for_overwrite<T[]>(size)), size_(size) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] T* data() noexcept { return data_.get(); }
+  [[nodiscard]] const T* data() const noexcept { return data_.get(); }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+
+ private:
+  std::unique_ptr<T[]> data_;
+  std::size_t size_ = 0;
+};
+
+struct PlanOptions {
+  FillLimits limits;
+  Admission admission;
+  Composition composition = Composition::kShuffle;
+  std::uint64_t window = 1024;
+  Order order = Order::kStride;
+  std::uint32_t jitter = 0;  // See `fixed_jitter`.
+  std::uint64_t accumulation_steps = 1;
+  std::uint64_t seed = 0;
+  int num_threads = 1;
+  bool force_wide = false;  // Entries of 16 bytes where 8 would do. The plan is the same.
+};
+
+// Batch i holds samples indices[offsets[i]] to indices[offsets[i + 1] - 1]; rank r of step t has
+// batch t * num_replicas + r.
+struct EpochPlan {
+  std::variant<Buffer<std::uint32_t>, Buffer<std::uint64_t>> indices;
+  Buffer<std::int64_t> offsets;
+  Buffer<std::int16_t> buckets;
+  std::variant<Buffer<std::int32_t>, Buffer<std::int64_t>> widths;
+  std::vector<std::uint64_t> repeats;  // Indices of samples that are there once more.
+  std::vector<std::uint64_t> dropped;  // Indices of samples that drop_last left out.
+  std::uint64_t num_steps = 0;
+};
+
+// A number of buckets, or their inner edges.
+using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
+
+// Returns inner edges: those given, or those that optimal_edges finds for the samples that `options`
+// admit, with every `merge_buckets` adjacent buckets made one. Throws std::invalid_argument for bad
+// edges, options and lengths.
+[[nodiscard]] std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths,
+                                                         const Buckets& buckets,
+                                                         std::uint64_t merge_buckets,
+                                                         const PlanOptions& options);
+
+// Plans epochs of one set of lengths. Keeps memory of about 8 bytes a sample from plan to plan.
+//
+// Methods may be called from several threads; they wait for one another.
+class Planner {
+ public:
+  // Surveys the lengths, which must outlive the planner and not change. Throws std::invalid_argument
+  // for bad edges, options and lengths; all messages name the rule and the value.
+  Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
+          const PlanOptions& options);
+
+  // Returns the edges of all buckets: one more than there are buckets, from 0 to longest + 1. Inner
+  // edges above the longest sample are left out.
+  [[nodiscard]] std::vector<std::uint64_t> edges() const;
+
+  [[nodiscard]] const Classes& classes() const noexcept { return classes_; }
+  [[nodiscard]] const Survey& survey() const noexcept { return survey_; }
+
+  // Returns how many batches each bucket is to make in every epoch, as epoch 0 has it. Throws
+  // std::invalid_argument if there would be no step, or not as many as `steps` asks for.
+  [[nodiscard]] Settlement settle(const StepOptions& steps);
+
+  // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for every
+  // number of threads and on every platform. Without a settlement the epoch is settled by itself,
+  // and throws as `settle` does; else it must come from `settle` with the same `steps`.
+  [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
+                               const std::optional<Settlement>& settlement = std::nullopt);
+
+ private:
+  template <class Entry>
+  [[nodiscard]] Settlement settle_as(const StepOptions& steps, Team& team);
+  template <class Entry>
+  [[nodiscard]] EpochPlan plan_as(std::uint64_t epoch, const StepOptions& steps,
+                                  const std::optional<Settlement>& settlement, Team& team);
+  template <class Entry>
+  [[nodiscard]] Settlement settlement_of(std::span<const FilledBucket<Entry>> buckets,
+                                         const StepOptions& steps, Team& team) const;
+  [[nodiscard]] bool is_packed() const;
+
+  Lengths lengths_;
+  PlanOptions options_;
+  Classes classes_;
+  Survey survey_;
+  Workspace workspace_;
+  std::mutex mutex_;
+};
+
+}  // namespace evenstride

@@ -1,0 +1,109 @@
+#include "core/threads.h"
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace evenstride {
+namespace {
+
+// A loop follows the last one within microseconds, a wake-up costs tens of them: look a while first.
+constexpr int kLooks = 4000;
+
+void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (value.load(std::memory_order_acquire) != old) {
+      return;
+    }
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+int available_processors() {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+    return std::max(1, CPU_COUNT(&allowed));
+  }
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+Team::Team(int num_threads) {
+  helpers_.reserve(static_cast<std::size_t>(num_threads - 1));
+  try {
+    for (int member = 1; member < num_threads; ++member) {
+      helpers_.emplace_back(&Team::help, this, member);
+    }
+  } catch (const std::system_error&) {  // No more threads to be had: a smaller team does the same.
+  }
+}
+
+Team::~Team() {
+  ended_ = true;
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  for (std::thread& helper : helpers_) {
+    helper.join();
+  }
+}
+
+void Team::for_each(std::size_t num_tasks, const std::function<void(std::size_t, int)>& body) {
+  body_ = &body;
+  num_tasks_ = num_tasks;
+  next_task_.store(0, std::memory_order_relaxed);
+  resting_.store(0, std::memory_order_relaxed);
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  work(0);
+  const auto everyone = static_cast<std::uint32_t>(helpers_.size());
+  for (auto resting = resting_.load(std::memory_order_acquire); resting != everyone;
+       resting = resting_.load(std::memory_order_acquire)) {
+    wait_while_equal(resting_, resting);
+  }
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+void Team::help(int member) {
+  for (std::uint32_t seen = 0;;) {
+    wait_while_equal(loop_, seen);
+    ++seen;
+    if (ended_) {
+      return;
+    }
+    work(member);
+    resting_.fetch_add(1, std::memory_order_release);
+    resting_.notify_one();
+  }
+}
+
+void Team::work(int member) {
+  for (;;) {
+    const std::size_t task = next_task_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= num_tasks_) {
+      return;
+    }
+    try {
+      (*body_)(task, member);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex_);
+      if (!failure_) {
+        failure_ = std::current_exception();
+      }
+      next_task_.store(num_tasks_, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace evenstride

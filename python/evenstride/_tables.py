@@ -1,0 +1,161 @@
+"""Statistics as text for people."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from evenstride.stats import BucketStats, PlanStats
+
+_MOST_ROWS = 40
+_LONGEST_RUN = 5
+_EXACT_END = 1_000_000
+_LIMIT_NAMES = {
+    "token_budget": "budget",
+    "max_batch_size": "batch size",
+    "batch_size_multiple": "multiple",
+    "samples": "samples",
+}
+
+
+def table_of(stats: PlanStats) -> str:
+    """Return facts, buckets, quarters and run lengths, each an aligned block of text."""
+    blocks = (_facts(stats), _buckets(stats), _quarters(stats), _runs(stats))
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0) -> list[str]:
+    """Return lines of cells under `header`, right-aligned but for the first `left` columns."""
+    cells = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def count(number: float) -> str:
+    """Return a count in at most seven characters: exact below a million, else four digits."""
+    if number < _EXACT_END:
+        return f"{number:,}"
+    scaled = float(number)
+    for unit in "kMGTPE":
+        scaled /= 1000
+        if round(scaled, 1) < 1000 or unit == "E":  # noqa: PLR2004
+            break
+    return f"{scaled:.{max(0, 4 - len(str(int(scaled))))}f}{unit}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage, or a dash if it is not a number."""
+    return "-" if math.isnan(fraction) else f"{100 * fraction:.1f}%"
+
+
+def number(value: float, digits: int) -> str:
+    """Return a number with this many decimals, or a dash if it is not one."""
+    return "-" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def _facts(stats: PlanStats) -> list[str]:
+    batches = "1 batch" if stats.num_replicas == 1 else f"{count(stats.num_replicas)} batches"
+    repeated = f"{count(stats.repeated_samples)} of them repeated"
+    mean = number(stats.mean_rank_imbalance, 4)
+    worst = number(stats.worst_rank_imbalance, 4)
+    lengths = number(stats.length_correlation, 3)
+    widths = number(stats.width_correlation, 3)
+    facts = {
+        "steps": f"{count(stats.steps)} of {batches} each, {count(stats.mixed_steps)} mixed",
+        "samples": f"{count(stats.samples)}, {repeated}; {count(stats.dropped_samples)} dropped",
+    }
+    for reason, amount in stats.removed.items():
+        facts[f"removed, {reason.replace('_', ' ')}"] = (
+            f"{count(amount['samples'])} samples, {count(amount['tokens'])} tokens"
+        )
+    facts |= {
+        "tokens": f"{count(stats.tokens)}, padded {count(stats.padded_tokens)}",
+        "padding efficiency": percent(stats.padding_efficiency),
+        "distinct shapes": count(stats.distinct_shapes),
+        "dearest rank / mean": f"{mean} on average, {worst} at worst",
+        "prefix discrepancy": f"{number(stats.prefix_discrepancy, 3)} steps",
+        "first bucket exhausted": f"at {percent(stats.earliest_exhaustion)} of the epoch",
+        "windows of 4, 3 alike": percent(stats.crowded_windows),
+        "correlation of lengths": f"{lengths} of neighbouring steps",
+        "correlation of widths": f"{widths} of neighbours inside a bucket",
+    }
+    width = max(map(len, facts))
+    return [f"{name:{width}}  {fact}" for name, fact in facts.items()]
+
+
+def _some(buckets: Sequence[BucketStats]) -> tuple[Sequence[BucketStats], Sequence[BucketStats]]:
+    """Return the first and the last buckets, all of them if they are few enough."""
+    if len(buckets) <= _MOST_ROWS:
+        return buckets, ()
+    return buckets[: _MOST_ROWS // 2], buckets[-_MOST_ROWS // 2 :]
+
+
+def _rows(
+    header: Sequence[str], stats: PlanStats, first: list[list[str]], last: list[list[str]]
+) -> list[str]:
+    lines = aligned(header, first + last)
+    left_out = len(stats.buckets) - len(first) - len(last)
+    if left_out:
+        lines.insert(1 + len(first), f"... {count(left_out)} buckets more ...")
+    return lines
+
+
+def _buckets(stats: PlanStats) -> list[str]:
+    header = ["#", "lengths", "samples", "batches", "share", "tokens", "padded", "real", "mean"]
+    header += ["a batch", "fill", "limit"]
+
+    def row(bucket: BucketStats) -> list[str]:
+        return [
+            str(bucket.bucket),
+            f"[{bucket.start}, {bucket.stop})",
+            count(bucket.samples),
+            count(bucket.batches),
+            percent(bucket.batch_share),
+            count(bucket.tokens),
+            count(bucket.padded_tokens),
+            percent(bucket.padding_efficiency),
+            number(bucket.mean_length, 1),
+            number(bucket.mean_samples, 1),
+            percent(bucket.budget_fill),
+            _LIMIT_NAMES[bucket.limited_by] if bucket.batches else "-",
+        ]
+
+    first, last = _some(stats.buckets)
+    return _rows(header, stats, [row(b) for b in first], [row(b) for b in last])
+
+
+def _quarters(stats: PlanStats) -> list[str]:
+    header = ["#", "steps", "share", *(f"quarter {i}" for i in (1, 2, 3, 4))]
+
+    def row(bucket: BucketStats) -> list[str]:
+        shares = (bucket.share, *bucket.quarters)
+        return [
+            str(bucket.bucket),
+            count(bucket.steps),
+            *("-" if math.isnan(share) else f"{100 * share:.2f}%" for share in shares),
+        ]
+
+    first, last = _some(stats.buckets)
+    return _rows(header, stats, [row(b) for b in first], [row(b) for b in last])
+
+
+def _runs(stats: PlanStats) -> list[str]:
+    steps = dict.fromkeys(range(1, _LONGEST_RUN + 1), 0)
+    for length, runs in stats.runs.items():
+        steps[min(length, _LONGEST_RUN)] += length * runs
+    names = [*map(str, range(1, _LONGEST_RUN)), f"{_LONGEST_RUN} or more"]
+    rows = [
+        ["steps", *map(count, steps.values())],
+        ["share", *(percent(part / stats.steps) for part in steps.values())],
+    ]
+    lines = aligned(["run of", *names], rows, left=1)
+    return [*lines, f"longest run {count(stats.longest_run)}"]

@@ -1,0 +1,91 @@
+"""Lengths as users have them, viewed as the arrays that the core reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Lengths: TypeAlias = Any
+    """A sequence, array, memmap, torch tensor or Arrow column of integers, shape (n_samples,)."""
+
+    LengthArray: TypeAlias = NDArray[np.integer[Any]]
+
+
+def as_lengths(lengths: Lengths) -> LengthArray:
+    """View `lengths` as a 1-dimensional, contiguous array of integers.
+
+    Arrays, memmaps, CPU tensors and Arrow columns of one chunk are not copied; what cannot be viewed
+    (a list, a tensor on a device, strides, a foreign byte order) is copied once.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers, or not 1-dimensional.
+    ValueError
+        If an Arrow column has nulls.
+
+    """
+    array = _as_array(lengths)
+    if array.ndim != 1:
+        msg = f"`lengths` must be 1-dimensional, but has shape {array.shape}."
+        raise TypeError(msg)
+    if array.size == 0 and not isinstance(lengths, np.ndarray):
+        array = array.astype(np.int64)  # An empty list has no integers that could tell its type.
+    if array.dtype.kind not in "iu":
+        msg = f"`lengths` must hold integers, but has dtype {array.dtype}."
+        raise TypeError(msg)
+    if not array.flags.aligned or not array.dtype.isnative or not array.flags.c_contiguous:
+        array = np.require(array, array.dtype.newbyteorder("="), ["C", "ALIGNED"])
+    return array
+
+
+def _as_array(lengths: Lengths) -> NDArray[Any]:
+    if isinstance(lengths, np.ndarray):
+        return lengths
+    if isinstance(lengths, range):
+        return np.arange(lengths.start, lengths.stop, lengths.step)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(lengths, torch.Tensor):
+        return np.asarray(lengths.detach().cpu().numpy())
+    if hasattr(lengths, "null_count") and hasattr(lengths, "to_numpy"):
+        return _from_arrow(lengths)
+    try:
+        return np.asarray(lengths)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"`lengths` must be 1-dimensional and hold integers, but numpy says: {error}"
+        raise TypeError(msg) from error
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    if column.null_count > 0:
+        row = column.is_null().to_pylist().index(True)
+        msg = f"`lengths[{row}]` must not be null; the column has {column.null_count} nulls."
+        raise ValueError(msg)
+    if hasattr(column, "combine_chunks"):
+        chunks = column.chunks
+        column = chunks[0] if len(chunks) == 1 else column.combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def pack_lengths(array: LengthArray) -> LengthArray | tuple[Any, ...]:
+    """Return what to pickle for `array`: a memmap's file and place in it, else the array itself."""
+    root: Any = array
+    while isinstance(root, np.memmap) and isinstance(root.base, np.ndarray):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None or not array.flags.c_contiguous:
+        return np.asarray(array)
+    offset = root.offset + array.ctypes.data - root.ctypes.data
+    return str(root.filename), array.dtype.str, offset, array.shape
+
+
+def unpack_lengths(packed: LengthArray | tuple[Any, ...]) -> LengthArray:
+    """Return the array that :func:`pack_lengths` was given."""
+    if isinstance(packed, np.ndarray):
+        return packed
+    filename, dtype, offset, shape = packed
+    return np.memmap(filename, dtype, "r", offset, shape)

@@ -1,0 +1,97 @@
+"""Arrays in a file of the safetensors format, written atomically and read in place.
+
+The format is eight bytes with the length of a JSON header, the header, and the arrays: see the
+documentation of safetensors, whose readers can open these files too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+_NAMES = {"I16": "<i2", "I32": "<i4", "U32": "<u4", "I64": "<i8", "U64": "<u8"}
+_ALIGNMENT = 8
+
+
+def write_arrays(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """Write `arrays` and `metadata` to `path`, which holds all of it or is not touched."""
+    # Widest items first, so that each array is aligned without gaps, which the format forbids.
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    types = {np.dtype(code): name for name, code in _NAMES.items()}
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, array in ordered:
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": types[array.dtype.newbyteorder("<")],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    path = Path(path)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        try:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _, array in ordered:
+                array.astype(array.dtype.newbyteorder("<"), copy=False).tofile(file)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink()
+            raise
+
+
+def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return the arrays, memory-mapped and read-only, and the metadata of a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not whole, or not of this format.
+
+    """
+    path = Path(path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= size - 8:
+            raise _unreadable(path, f"its header cannot be {length} of {size} bytes")
+        try:
+            header = json.loads(file.read(length))
+            metadata = header.pop("__metadata__")
+            fields = {
+                name: (np.dtype(_NAMES[field["dtype"]]), field["shape"], field["data_offsets"])
+                for name, field in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(path, f"its header has {type(error).__name__} {error}") from error
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, (dtype, shape, (begin, end)) in fields.items():
+        if (
+            not 0 <= begin <= end <= size - 8 - length
+            or int(np.prod(shape)) * dtype.itemsize != end - begin
+        ):
+            raise _unreadable(path, f"`{name}` cannot be bytes {begin} to {end} of {size}")
+        if begin == end:
+            arrays[name] = np.empty(shape, dtype)
+        else:
+            arrays[name] = np.memmap(path, dtype, "r", 8 + length + begin, tuple(shape))
+    return arrays, metadata
+
+
+def _unreadable(path: Path, reason: str) -> ValueError:
+    return ValueError(f"`{path}` must be a plan that was saved whole, but {reason}.")

@@ -1,0 +1,386 @@
+"""The batch sampler for :class:`torch.utils.data.DataLoader`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from torch.utils.data import Sampler
+
+from evenstride import _core
+from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
+from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
+from evenstride.planner import make_plan
+from evenstride.ranks import checked_ranks, resolved_ranks
+from evenstride.state import STATE_VERSION, check_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from evenstride.lengths import Lengths
+    from evenstride.plan import EpochPlan, StepInfo
+
+class _Cursor:
+    """Where a pass began, and how far it has come, in batches of the rank."""
+
+    __slots__ = ("began", "epoch", "step")
+
+    def __init__(self, epoch: int, step: int) -> None:
+        self.epoch = epoch
+        self.began = step
+        self.step = step
+
+
+class BucketBatchSampler(Sampler[list[int]]):
+    """Batches of samples of similar length, each bucket spread evenly over the epoch.
+
+    Samples are shuffled anew within length buckets every epoch and packed greedily under a token
+    budget; each bucket's batches come at a stride of their own, so that every stretch of the epoch
+    has the mix of the whole. Every rank gets equally many batches, and every sample is in just one
+    of them. Pass it as ``batch_sampler`` to a ``DataLoader``.
+
+    A batch costs its padded tokens: its samples times its width, which is its longest sample, at
+    least 1, rounded up to `pad_to_multiple_of`. The order depends on the lengths, the options, the
+    seed and the epoch alone; no global random state is read or changed.
+
+    Parameters
+    ----------
+    lengths : array_like of int, shape (n_samples,)
+        Tokens of each sample, in ``[0, 2**63)``: a list, range, array of any integer type, memmap,
+        torch tensor or Arrow column. Not copied where it can be viewed; do not change it afterwards.
+    token_budget : int
+        Most padded tokens of a batch of two samples or more, on each rank. At least 1.
+    max_batch_size : int, optional
+        Most samples in a batch, at least 1.
+    batch_size_multiple : int, default 1
+        Batches with more samples than this are cut to a multiple of it, but for the last ones of a
+        bucket. Nothing is lost: the rest opens the next batch.
+    pad_to_multiple_of : int, default 1
+        Widths are rounded up to a multiple of this, at most `token_budget`.
+    max_length : int, optional
+        Longer samples are too long, whatever the budget. At least 0.
+    buckets : int or sequence of int, default 6
+        How many buckets, whose edges :func:`optimal_edges` finds, once; or their inner edges, which
+        strictly increase from at least 1.
+    composition : {"shuffle", "window", "frozen"}, default "shuffle"
+        Which samples come together: those next to each other in a fresh permutation of the bucket;
+        in runs of it that are sorted by length, which pads far less; or always the same.
+    window : int, default 1024
+        Samples in such a run, at least 1.
+    merge_buckets : int, default 1
+        Makes every so many adjacent buckets one, before anything else.
+    order : str, default "stride"
+        In which order the steps come: "stride", "balanced", "stratified", "mixed", "shuffle" (or
+        "weighted"), "anti_repeat", "diversity", "diversity_2", "round_robin", "ascending" or
+        "descending".
+    jitter : float, default 0.25
+        For "stride": by how much of its stride a step may be displaced, in ``[0, 0.5)``.
+    accumulation_steps : int, default 1
+        Steps in an optimizer step, for "stratified" and "mixed". At least 1.
+    shuffle : bool, default True
+        False for validation: filled by length, longest first, in that order, the same every epoch.
+    seed : int, default 0
+        In ``[0, 2**64)``.
+    num_replicas, rank : int, optional
+        How many ranks there are, and which this is, in ``[0, num_replicas)``. By default those of
+        ``torch.distributed`` when the sampler is first used; 1 and 0 without it.
+    drop_last : bool, default False
+        Leave out what makes no whole step, fewer than `num_replicas` batches of an epoch and others
+        in each, instead of making smaller batches.
+    too_long : {"error", "drop", "alone"}, default "error"
+        What to do with samples above `max_length`, or whose width alone exceeds the budget:
+        refuse them, leave them out, or give each a batch of its own.
+    empty : {"keep", "drop", "error"}, default "keep"
+        What to do with samples of length 0. Kept ones cost one token.
+    steps_per_epoch : int, optional
+        Exactly this many steps every epoch, spread over the buckets in proportion. By default the
+        steps that epoch 0 naturally has, in every epoch.
+    num_threads : int, optional
+        Threads to plan with; by default up to four, as far as this process has processors.
+
+    Attributes
+    ----------
+    batch_size : None
+        Batches differ in size. Frameworks read it.
+    drop_last : bool
+        As given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not of its kind.
+    ValueError
+        If a value is outside its range, a sample breaks a rule, or there would be no step.
+
+    See Also
+    --------
+    evenstride.plan_epoch : The plan alone, without torch.
+
+    Examples
+    --------
+    >>> import evenstride as es
+    >>> sampler = es.BucketBatchSampler([3, 9, 4, 8, 3, 9], token_budget=18, buckets=[6])
+    >>> [sorted(batch) for batch in sampler]
+    [[1, 5], [0, 2, 4], [3]]
+    >>> resumed = es.BucketBatchSampler([3, 9, 4, 8, 3, 9], token_budget=18, buckets=[6])
+    >>> resumed.load_state_dict({**sampler.state_dict(), "step": 1})
+    >>> [sorted(batch) for batch in resumed]
+    [[0, 2, 4], [3]]
+
+    """
+
+    batch_size: None = None
+
+    def __init__(
+        self,
+        lengths: Lengths,
+        *,
+        token_budget: SupportsIndex,
+        max_batch_size: SupportsIndex | None = None,
+        batch_size_multiple: SupportsIndex = 1,
+        pad_to_multiple_of: SupportsIndex = 1,
+        max_length: SupportsIndex | None = None,
+        buckets: SupportsIndex | Sequence[SupportsIndex] = 6,
+        composition: str = "shuffle",
+        window: SupportsIndex = 1024,
+        merge_buckets: SupportsIndex = 1,
+        order: str = "stride",
+        jitter: float = 0.25,
+        accumulation_steps: SupportsIndex = 1,
+        shuffle: bool = True,
+        seed: SupportsIndex = 0,
+        num_replicas: SupportsIndex | None = None,
+        rank: SupportsIndex | None = None,
+        drop_last: bool = False,
+        too_long: str = "error",
+        empty: str = "keep",
+        steps_per_epoch: SupportsIndex | None = None,
+        num_threads: SupportsIndex | None = None,
+    ) -> None:
+        self._options = PlanOptions(
+            token_budget=token_budget,
+            max_batch_size=max_batch_size,
+            batch_size_multiple=batch_size_multiple,
+            pad_to_multiple_of=pad_to_multiple_of,
+            max_length=max_length,
+            buckets=buckets,
+            composition=composition,
+            window=window,
+            merge_buckets=merge_buckets,
+            order=order,
+            jitter=jitter,
+            accumulation_steps=accumulation_steps,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            too_long=too_long,
+            empty=empty,
+            steps_per_epoch=steps_per_epoch,
+        )
+        self.drop_last = self._options.drop_last
+        self._given_ranks = checked_ranks(num_replicas, rank)
+        self._num_threads = as_num_threads(num_threads)
+        self._lengths = as_lengths(lengths)
+        self._cursor = _Cursor(0, 0)
+        self._next: tuple[int, int] | None = None
+        self._finished: int | None = None
+        self._prepare()
+        self._options.warn_of_removed(self._planner, stacklevel=2)
+        if self._given_ranks[0] is not None:
+            self._settle()
+
+    def _prepare(self) -> None:
+        self._planner = self._options.planner(self._lengths, self._num_threads)
+        self._settled: tuple[int, int, _core.Settlement] | None = None
+        self._plan: EpochPlan | None = None
+        self._fingerprint: str | None = None
+
+    def _settle(self) -> tuple[int, int, _core.Settlement]:
+        """Return the number of ranks, the rank, and what every epoch is filled into."""
+        if self._settled is None:
+            num_replicas, rank = resolved_ranks(*self._given_ranks)
+            settlement = self._planner.settle(
+                num_replicas=num_replicas,
+                drop_last=self._options.drop_last,
+                steps_per_epoch=self._options.steps_per_epoch,
+            )
+            self._settled = num_replicas, rank, settlement
+        return self._settled
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in an epoch: the same in all of them."""
+        return self._settle()[2].steps
+
+    def total_steps(self, epochs: SupportsIndex) -> int:
+        """Return the number of batches of this rank in so many whole epochs."""
+        return as_count("epochs", epochs) * len(self)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last pass, or of the next one after :meth:`set_epoch`."""
+        return self._cursor.epoch
+
+    @property
+    def plan(self) -> EpochPlan:
+        """The plan of the current :attr:`epoch`, for all ranks."""
+        return self._plan_of(self.epoch)
+
+    def _plan_of(self, epoch: int) -> EpochPlan:
+        if self._plan is None or self._plan.epoch != epoch:
+            num_replicas, _, settlement = self._settle()
+            self._plan = make_plan(
+                self._planner,
+                self._lengths,
+                self._options,
+                epoch=epoch,
+                num_replicas=num_replicas,
+                settlement=settlement,
+            )
+        return self._plan
+
+    def step_info(self, step: SupportsIndex) -> StepInfo:
+        """Return what a step of the current epoch holds, on this rank and on all.
+
+        Parameters
+        ----------
+        step : int
+            In ``[0, len(self))``.
+
+        Returns
+        -------
+        StepInfo
+            Bucket, width, samples, tokens and padded tokens of this rank's batch, and the last three
+            over all ranks, without communication.
+
+        """
+        return self.plan.step_info(step, self._settle()[1])
+
+    def set_epoch(self, epoch: SupportsIndex) -> None:
+        """Make the next pass all of `epoch`, in ``[0, 2**64)``.
+
+        A position that was loaded in this very epoch is kept: the loop that a run resumes in calls
+        this as always.
+        """
+        epoch = as_uint64("epoch", epoch)
+        if self._next is None or self._next[0] != epoch:
+            self._next = epoch, 0
+            self._cursor = _Cursor(epoch, 0)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Iterate over the batches of a pass, each a list of sample indices.
+
+        A pass begins at its first ``next``: where a loaded state says, else at the start of the
+        epoch that :meth:`set_epoch` asked for, else of the current one if no pass of it has
+        finished, else of the next. Until then nothing changes.
+        """
+        return self._batches()
+
+    def _batches(self) -> Iterator[list[int]]:
+        epoch, start = self._start()
+        plan = self._plan_of(epoch)
+        _, rank, settlement = self._settle()
+        last = settlement.steps - 1
+        self._next = None
+        cursor = _Cursor(epoch, start)
+        for batches in plan.lists(rank, start):
+            for batch in batches:
+                if cursor.step == last:
+                    self._finished = epoch
+                cursor.step += 1
+                self._cursor = cursor
+                yield batch
+
+    def _start(self) -> tuple[int, int]:
+        if self._next is not None:
+            return self._next
+        epoch = self._cursor.epoch
+        return (epoch + 1 if self._finished == epoch else epoch), 0
+
+    def state_dict(self, consumed: SupportsIndex | None = None) -> dict[str, Any]:
+        """Return the position, as a few plain ints and strings.
+
+        Parameters
+        ----------
+        consumed : int, optional
+            How many batches of the running pass have been trained on, as ``enumerate`` counts them.
+            Without it, those handed out are counted, and a ``DataLoader`` with workers asks for
+            batches long before it trains on them.
+
+        Returns
+        -------
+        dict
+            For :meth:`load_state_dict`, JSON, and ``torch.load(weights_only=True)``.
+
+        """
+        num_replicas, _, settlement = self._settle()
+        step = self._cursor.step
+        if consumed is not None:
+            left = settlement.steps - self._cursor.began
+            taken = operator.index(consumed)
+            if not 0 <= taken <= left:
+                msg = f"`consumed` must be in [0, {left}], the batches of the pass, but is {taken}."
+                raise ValueError(msg)
+            step = self._cursor.began + taken
+        return {
+            "version": STATE_VERSION,
+            "epoch": self._cursor.epoch,
+            "step": step,
+            "seed": self._options.seed,
+            "num_replicas": num_replicas,
+            "steps_per_epoch": settlement.steps,
+            "lengths": self._lengths_fingerprint(),
+            "options": json.dumps(self._options.to_dict(), sort_keys=True),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Make the next pass go on where `state` was taken. Reads no data and replays nothing.
+
+        Raises
+        ------
+        ValueError
+            If the state is of another version, other lengths, options or ranks, or is not whole.
+
+        """
+        expected = self.state_dict()
+        check_state(state, expected)
+        steps = expected["steps_per_epoch"]
+        epoch = as_uint64("epoch", state["epoch"])
+        step = operator.index(state["step"])
+        if not 0 <= step <= steps:
+            msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
+            raise ValueError(msg)
+        self._cursor = _Cursor(epoch, step)
+        is_over = step == steps
+        self._next = None if is_over else (epoch, step)
+        self._finished = epoch if is_over else None
+
+    def _lengths_fingerprint(self) -> str:
+        if self._fingerprint is None:
+            number = _core.fingerprint(self._lengths, num_threads=self._num_threads)
+            self._fingerprint = f"{len(self._lengths)}:{number:016x}"
+        return self._fingerprint
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the options and the position; plans are made anew, ranks are resolved anew."""
+        state = self.__dict__.copy()
+        for name in ("_planner", "_settled", "_plan", "_fingerprint"):
+            del state[name]
+        state["_lengths"] = pack_lengths(self._lengths)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was pickled."""
+        self.__dict__.update(state)
+        self._lengths = unpack_lengths(state["_lengths"])
+        self._prepare()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BucketBatchSampler:
+        """Copy the position; share the lengths, which never change, and what follows from them."""
+        twin = copy.copy(self.__dict__)
+        twin["_cursor"] = copy.copy(self._cursor)
+        other = type(self).__new__(type(self))
+        other.__dict__.update(twin)
+        memo[id(self)] = other
+        return other

@@ -1,0 +1,57 @@
+"""Writes the stub of the compiled module, or checks that the committed one is up to date.
+
+`python tools/stubs.py` writes python/evenstride/_core.pyi. With `--check` it writes nothing; where
+the file is out of date it shows the difference and exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MODULE = "evenstride._core"
+STUB = Path(__file__).resolve().parents[1] / "python" / "evenstride" / "_core.pyi"
+
+
+def generate() -> str:
+    """Return the formatted stub of the module that is installed."""
+    with tempfile.TemporaryDirectory() as folder:
+        stubgen = [sys.executable, "-m", "pybind11_stubgen", MODULE, "--output-dir", folder]
+        subprocess.run([*stubgen, "--exit-code"], check=True)
+        draft = Path(folder, *MODULE.split(".")).with_suffix(".pyi").read_text(encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "format", "--no-cache", "--stdin-filename", "_core.pyi"]
+    run = subprocess.run(
+        [*ruff, "-"], input=draft, check=True, capture_output=True, encoding="utf-8"
+    )
+    return run.stdout
+
+
+def main() -> int:
+    """Write or check the stub, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    check = parser.parse_args().check
+
+    fresh = generate()
+    if not check:
+        STUB.write_text(fresh, encoding="utf-8")
+        return 0
+
+    committed = STUB.read_text(encoding="utf-8") if STUB.exists() else ""
+    if committed == fresh:
+        return 0
+    names = f"{STUB.name}, committed", f"{STUB.name}, generated"
+    lines = difflib.unified_diff(
+        committed.splitlines(keepends=True), fresh.splitlines(keepends=True), *names
+    )
+    sys.stdout.writelines(lines)
+    print(f"{STUB.name} is out of date: run `make stubs`.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
