@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ def generate() -> str:
         stubgen = [sys.executable, "-m", "pybind11_stubgen", MODULE, "--output-dir", folder]
         subprocess.run([*stubgen, "--exit-code"], check=True)
         draft = Path(folder, *MODULE.split(".")).with_suffix(".pyi").read_text(encoding="utf-8")
+    # The values of constants, such as the version, are those of this build alone.
+    draft = re.sub(r"^(\w+: \w+) = .*$", r"\1", draft, flags=re.MULTILINE)
     ruff = [sys.executable, "-m", "ruff", "format", "--no-cache", "--stdin-filename", "_core.pyi"]
     run = subprocess.run(
         [*ruff, "-"], input=draft, check=True, capture_output=True, encoding="utf-8"

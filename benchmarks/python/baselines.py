@@ -173,9 +173,9 @@ def plan_numba(
       share it without a lock, since each knows where its part of a bucket begins.
     - Entries: length and index packed in 64 bits. Twice as much to scatter as indices alone, but
       the fill then reads no length out of order (1.6 times faster for 9,020,870 samples).
-    - Shuffle: forward Fisher-Yates with draws from SplitMix64 (a quarter of the time of
-      `np.random.shuffle` under numba and of numpy's `shuffle`). Draws, swaps and fill take turns of
-      256 samples, which stay in the first cache (two thirds of the time of one loop for all).
+    - Shuffle: forward Fisher-Yates with draws from SplitMix64 (a third of the time of
+      `np.random.shuffle` under numba or of numpy's `shuffle`, or less). Draws, swaps and fill take
+      turns of 256 samples, which stay in the first cache (two thirds of the time of one loop).
     - Places: numpy, since there are few batches.
     - Gather: one copy of each batch.
 

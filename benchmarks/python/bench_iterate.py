@@ -29,6 +29,9 @@ from harness import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 BATCH_SIZE = 19
 """Samples in a batch of ours, on average."""
 
@@ -48,13 +51,9 @@ def one_pass(batches: Iterable[object]) -> None:
         pass
 
 
-def main() -> int:
-    arguments = parse_arguments(__doc__, "iterate")
-    lengths = load_lengths()
-    if arguments.quick:
-        lengths = lengths[:100_000]
-    samples = range(lengths.size)
-    sampler = es.BucketBatchSampler(
+def new_sampler(lengths: NDArray[np.uint16]) -> es.BucketBatchSampler:
+    """Return a sampler for one rank, with the options of all these benchmarks."""
+    return es.BucketBatchSampler(
         lengths,
         token_budget=TOKEN_BUDGET,
         max_batch_size=MAX_BATCH_SIZE,
@@ -63,26 +62,33 @@ def main() -> int:
         rank=0,
         num_threads=2,
     )
+
+
+def main() -> int:
+    arguments = parse_arguments(__doc__, "iterate")
+    lengths = load_lengths()
+    if arguments.quick:
+        lengths = lengths[:100_000]
+    samples = range(lengths.size)
+    planned, planning = new_sampler(lengths), new_sampler(lengths)
     shuffled = BatchSampler(RandomSampler(samples), batch_size=BATCH_SIZE, drop_last=False)
     in_order = BatchSampler(SequentialSampler(samples), batch_size=BATCH_SIZE, drop_last=False)
-    for name, batches in {"ours": sampler, "random": shuffled, "in order": in_order}.items():
+    for name, batches in {"ours": planned, "random": shuffled, "in order": in_order}.items():
         check(name, batches, lengths.size)
 
-    # A finished pass would make the next one plan the next epoch, unless the epoch is set again.
-    # Same epoch, same plan: setting it anew costs nothing.
-    def planned() -> None:
-        sampler.set_epoch(0)
-        one_pass(sampler)
+    def pass_of_the_same_epoch() -> None:
+        planned.set_epoch(0)  # Else the next epoch is planned, since a pass of this one finished.
+        one_pass(planned)
 
     epoch = count(1)
 
-    def with_planning() -> None:
-        sampler.set_epoch(next(epoch))
-        one_pass(sampler)
+    def pass_of_the_next_epoch() -> None:
+        planning.set_epoch(next(epoch))
+        one_pass(planning)
 
     timed = {
-        "planned": Contender(planned),
-        "planning": Contender(with_planning),
+        "planned": Contender(pass_of_the_same_epoch),
+        "planning": Contender(pass_of_the_next_epoch),
         "random": Contender(lambda: one_pass(shuffled)),
         "in order": Contender(lambda: one_pass(in_order)),
     }

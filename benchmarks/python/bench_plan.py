@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from harness import Row
 
-LIMITS = {"token_budget": TOKEN_BUDGET, "max_batch_size": MAX_BATCH_SIZE}
+LIMITS: dict[str, Any] = {"token_budget": TOKEN_BUDGET, "max_batch_size": MAX_BATCH_SIZE}
 
 
 # --------------------------------------------------------------------------- answers

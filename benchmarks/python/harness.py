@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +212,12 @@ def _cpu_model() -> str:
 
 
 def _compiler() -> str:
-    return _first_line("g++", "--version") or "unknown"
+    """Return the compiler of the extension, else the one that would have built it here."""
+    try:
+        version = str(import_module("evenstride._core").compiler)
+    except (ImportError, AttributeError):
+        return _first_line("g++", "--version") or "unknown"
+    return f"GCC {version}" if version[0].isdigit() else version
 
 
 def _commit() -> str:

@@ -45,7 +45,8 @@ def _measured_on(document: dict[str, Any]) -> str:
     versions = {"Python": document["python"]} | document["packages"]
     return (
         f"Median (p10..p90). {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['memory_gib']:g} GiB, {machine['system']}; {document['compiler']}; "
+        f"{machine['memory_gib']:g} GiB, {machine['system']}, load {machine['load']:g}; "
+        f"{document['compiler']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         + f"; commit {document['commit']}."
     )

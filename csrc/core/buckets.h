@@ -61,6 +61,9 @@ class Classes {
     return length < table_.size() ? table_[static_cast<std::size_t>(length)] : search(length);
   }
 
+  // Returns the classes of all lengths below table().size().
+  [[nodiscard]] std::span<const std::uint16_t> table() const noexcept { return table_; }
+
   // Returns the bucket of a sample of this length, whether it is admitted or not.
   [[nodiscard]] std::size_t bucket_of(std::uint64_t length) const noexcept;
 

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "core/clones.h"
+#include "core/memory.h"
 
 namespace evenstride {
 namespace {
@@ -37,8 +38,9 @@ std::byte* Workspace::reserve(std::size_t bytes) {
   if (bytes > capacity_) {
     memory_.reset();  // First, so that the two are never held at once.
     capacity_ = 0;
-    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    memory_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
     capacity_ = bytes;
+    advise_huge_pages(memory_.get(), bytes);
   }
   return memory_.get();
 }
@@ -110,30 +112,39 @@ void Cells<Entry>::lay_out(Workspace& workspace) {
   memory_ = workspace.reserve(begin * sizeof(Entry));
 }
 
+// Where the samples of a class go: cell first_cell + (draw >> shift), for a draw of kDrawBits bits.
+struct Target {
+  static constexpr std::uint32_t kNoCell = (std::uint32_t{1} << 27) - 1;
+
+  std::uint32_t first_cell : 27;
+  std::uint32_t shift : 5;
+};
+
 // Calls visit(cell, length, index) for each sample of a part, by index.
 template <class Entry>
 template <class T, class Visit>
 void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
                              const Grouping& grouping, Stream stream, std::size_t part,
                              Visit&& visit) const {
-  struct Target {
-    std::uint32_t first_cell;
-    std::uint32_t shift;
-  };
-  constexpr std::uint32_t kNoCell = ~std::uint32_t{0};
   std::vector<Target> targets;
   for (const std::size_t group : grouping.group_of_class) {
     targets.push_back(group == Grouping::kNowhere
-                          ? Target{kNoCell, kDrawBits}
+                          ? Target{Target::kNoCell, kDrawBits}
                           : Target{static_cast<std::uint32_t>(group_begins_[group]),
                                    kDrawBits - group_bits_[group]});
   }
+  // One look-up a sample instead of two; the lengths that come often stay in the nearest cache.
+  std::vector<Target> target_of(classes.table().size());
+  std::transform(classes.table().begin(), classes.table().end(), target_of.begin(),
+                 [&](std::uint16_t label) { return targets[label]; });
+  const Target* const table = target_of.data();
+  const std::size_t table_size = target_of.size();
   const auto visit_sample = [&](std::size_t index, std::uint64_t draws) {
     const auto length = static_cast<std::uint64_t>(lengths[index]);
-    const Target target = targets[classes(length)];
-    if (target.first_cell != kNoCell) {
-      const auto lane = static_cast<std::uint32_t>(draws & 0xFFFF);
-      visit(target.first_cell + (lane >> target.shift), length, index);
+    const Target target = length < table_size ? table[length] : targets[classes(length)];
+    if (target.first_cell != Target::kNoCell) {
+      visit(target.first_cell + (static_cast<std::uint32_t>(draws & 0xFFFF) >> target.shift),
+            length, index);
     }
   };
   const std::size_t end = part_begin(lengths.size(), part + 1, num_parts_);
@@ -141,9 +152,19 @@ void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
   for (std::size_t block = part_begin(lengths.size(), part, num_parts_); block < end;
        block += kBlock) {
     draw(stream, block / kLanes, draws.data(), draws.size());
-    const std::size_t samples = std::min(kBlock, end - block);
-    for (std::size_t i = 0; i < samples; ++i) {
-      visit_sample(block + i, draws[i / kLanes] >> (i % kLanes * kDrawBits));
+    std::size_t index = block;
+    for (const std::uint64_t four : draws) {
+      if (end - index < kLanes) {
+        for (std::size_t lane = 0; index < end; ++index, ++lane) {
+          visit_sample(index, four >> (lane * kDrawBits));
+        }
+        break;
+      }
+      visit_sample(index, four);
+      visit_sample(index + 1, four >> kDrawBits);
+      visit_sample(index + 2, four >> 2 * kDrawBits);
+      visit_sample(index + 3, four >> 3 * kDrawBits);
+      index += kLanes;
     }
   }
 }
@@ -159,26 +180,31 @@ bool Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
   };
   std::atomic<bool> fits = true;
   team.for_each(num_parts_, [&](std::size_t part, int) {
-    std::vector<Slot> slots(num_cells_);
+    std::vector<Slot> slots;
     for (std::size_t cell = 0; cell < num_cells_; ++cell) {
-      const Segment& room = segment(cell, part);
-      slots[cell] = {memory_ + room.begin * sizeof(Entry),
-                     memory_ + (room.begin + room.capacity) * sizeof(Entry)};
+      std::byte* const begin = memory_ + segment(cell, part).begin * sizeof(Entry);
+      slots.push_back({begin, begin + segment(cell, part).capacity * sizeof(Entry)});
     }
+    bool part_fits = true;
+    Slot* const slot_of = slots.data();
     draw_part(lengths, classes, grouping, stream, part,
               [&](std::size_t cell, std::uint64_t length, std::size_t index) {
-                Slot& slot = slots[cell];
-                if (slot.next == slot.end) {
-                  fits.store(false, std::memory_order_relaxed);
+                Slot& slot = slot_of[cell];
+                std::byte* const to = slot.next;
+                if (to == slot.end) {
+                  part_fits = false;
                   return;
                 }
+                slot.next = to + sizeof(Entry);
                 const Entry entry(length, index);
-                std::memcpy(slot.next, &entry, sizeof(Entry));
-                slot.next += sizeof(Entry);
+                std::memcpy(to, &entry, sizeof(Entry));
               });
     for (std::size_t cell = 0; cell < num_cells_; ++cell) {
       Segment& room = segment(cell, part);
       room.count = static_cast<std::size_t>(slots[cell].next - memory_) / sizeof(Entry) - room.begin;
+    }
+    if (!part_fits) {
+      fits.store(false, std::memory_order_relaxed);
     }
   });
   return fits;

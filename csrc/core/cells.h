@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -19,12 +20,18 @@ namespace evenstride {
 // writing it.
 class Workspace {
  public:
-  // Returns at least `bytes` of memory with undefined contents, aligned for any type. Invalidates
+  static constexpr std::align_val_t kAlignment{64};
+
+  // Returns at least `bytes` of memory with undefined contents, aligned to kAlignment. Invalidates
   // what it returned before.
   std::byte* reserve(std::size_t bytes);
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  struct Delete {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
+  };
+
+  std::unique_ptr<std::byte[], Delete> memory_;
   std::size_t capacity_ = 0;
 };
 

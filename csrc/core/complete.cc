@@ -34,7 +34,8 @@ FillLimits without_multiple(FillLimits limits) {
 template <class Entry>
 std::vector<Cut> cuts_of(std::span<const Entry> entries, const FillLimits& limits) {
   std::vector<Cut> cuts;
-  fill_all(entries, limits, [&](const Cut& cut) { cuts.push_back(cut); });
+  fill_all(entries, LengthBounds(limits, entries.size()),
+           [&](const Cut& cut) { cuts.push_back(cut); });
   return cuts;
 }
 
@@ -46,13 +47,6 @@ void halve(std::span<const Entry> entries, std::uint64_t wanted, std::uint64_t m
     return a.end - a.begin < b.end - b.begin;
   };
   std::priority_queue queue(fewer_samples, std::move(cuts));
-  const auto longest_of = [&](std::size_t begin, std::size_t end) {
-    std::uint64_t longest = 0;
-    for (const Entry& entry : entries.subspan(begin, end - begin)) {
-      longest = std::max<std::uint64_t>(longest, entry.length());
-    }
-    return Cut{begin, end, longest};
-  };
   while (queue.size() < wanted) {
     const Cut most = queue.top();
     queue.pop();
@@ -61,8 +55,8 @@ void halve(std::span<const Entry> entries, std::uint64_t wanted, std::uint64_t m
     if (samples > multiple) {
       half = std::min(samples - 1, (half + multiple - 1) / multiple * multiple);
     }
-    queue.push(longest_of(most.begin, most.begin + half));
-    queue.push(longest_of(most.begin + half, most.end));
+    queue.push(cut_at(entries, most.begin, most.begin + half));
+    queue.push(cut_at(entries, most.begin + half, most.end));
   }
   cuts.clear();
   for (; !queue.empty(); queue.pop()) {
@@ -153,7 +147,7 @@ class Completion {
 template <class Entry>
 std::uint64_t count_batches(std::span<const Entry> entries, const FillLimits& limits) {
   std::uint64_t batches = 0;
-  fill_all(entries, limits, [&](const Cut&) { ++batches; });
+  fill_all(entries, LengthBounds(limits, entries.size()), [&](const Cut&) { ++batches; });
   return batches;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Fits a core's second-level cache together with a copy; larger cells were slower at 9 M samples,
 // smaller ones leave more to the pool. Above 2^12 cells a write to each misses the cache.
-constexpr std::size_t kCellSamples = 16 * 1024;
+constexpr std::size_t kCellSamples = 32 * 1024;
 constexpr std::size_t kMostCells = 4096;
 
 // Runs lie inside cells, and what is left of a cell after the last whole run goes to the pool.
@@ -74,7 +74,8 @@ struct FilledCell {
 
 template <class Entry>
 FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::span<Entry> entries,
-                            std::span<Entry> scratch, const ComposeOptions& options, Stream stream) {
+                            std::span<Entry> scratch, const ComposeOptions& options,
+                            const LengthBounds& bounds, Stream stream) {
   if (is_random(options.composition)) {
     cells.read_shuffled(cell, stream.substream(cell), entries);
   } else {
@@ -84,7 +85,7 @@ FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::sp
   std::byte* const indices = cells.memory(cell);
   FilledCell<Entry> filled;
   const std::size_t open =
-      fill(std::span<const Entry>(entries.first(settled)), options.limits,
+      fill(std::span<const Entry>(entries.first(settled)), bounds,
            [&](const Cut& cut) { filled.batches.push_back(batch_of<Entry>(cut, indices)); });
   write_indices(std::span<const Entry>(entries.first(open)), indices);
   filled.open.assign(entries.begin() + static_cast<std::ptrdiff_t>(open), entries.end());
@@ -92,7 +93,7 @@ FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::sp
 }
 
 template <class Entry>
-void fill_pool(std::vector<Entry> pool, const ComposeOptions& options,
+void fill_pool(std::vector<Entry> pool, const ComposeOptions& options, const LengthBounds& bounds,
                FilledBucket<Entry>& bucket) {
   if (options.composition == Composition::kWindow) {
     std::vector<Entry> scratch(pool.size());
@@ -101,8 +102,7 @@ void fill_pool(std::vector<Entry> pool, const ComposeOptions& options,
     sort_by_length(rest, std::span(scratch), Direction::kUp);
   }
   std::vector<Cut> cuts;
-  fill_all(std::span<const Entry>(pool), options.limits,
-           [&](const Cut& cut) { cuts.push_back(cut); });
+  fill_all(std::span<const Entry>(pool), bounds, [&](const Cut& cut) { cuts.push_back(cut); });
   bucket.append(pool, cuts);
 }
 
@@ -156,12 +156,13 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
                                          Stream stream, Workspace& workspace, Team& team) {
   const Cells<Entry> cells(lengths, classes, survey, group_by_bucket(classes, survey, options),
                            stream.substream(0), workspace, team);
+  // Samples that are alone have limits of their own, and no order.
   ComposeOptions options_alone = options;
   options_alone.composition = Composition::kFrozen;
   options_alone.limits.max_batch_size = 1;
-  const auto options_of = [&](std::size_t group) -> const ComposeOptions& {
-    return group == classes.alone() ? options_alone : options;
-  };
+  const auto max_samples = static_cast<std::size_t>(survey.admitted.samples);
+  const LengthBounds bounds(options.limits, max_samples);
+  const LengthBounds bounds_alone(options_alone.limits, max_samples);
   struct Buffers {
     std::vector<Entry> entries;
     std::vector<Entry> scratch;
@@ -173,9 +174,10 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
     Buffers& mine = buffers[static_cast<std::size_t>(member)];
     mine.entries.resize(largest);
     mine.scratch.resize(options.composition == Composition::kShuffle ? 0 : largest);
+    const bool is_alone = cells.group_of(cell) == classes.alone();
     filled[cell] = fill_cell(cells, cell, std::span(mine.entries).first(cells.samples(cell)),
-                             std::span(mine.scratch), options_of(cells.group_of(cell)),
-                            stream.substream(1));
+                             std::span(mine.scratch), is_alone ? options_alone : options,
+                             is_alone ? bounds_alone : bounds, stream.substream(1));
   });
   std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
   team.for_each(cells.num_groups(), [&](std::size_t group, int) {
@@ -187,7 +189,9 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
       pool.insert(pool.end(), from.open.begin(), from.open.end());
     }
     bucket.samples = survey.classes[group].samples;
-    fill_pool(std::move(pool), options_of(group), bucket);
+    const bool is_alone = group == classes.alone();
+    fill_pool(std::move(pool), is_alone ? options_alone : options,
+              is_alone ? bounds_alone : bounds, bucket);
   });
   FilledBucket<Entry> alone = std::move(buckets.back());
   buckets.pop_back();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace evenstride {
 
@@ -45,12 +46,62 @@ struct FillLimits {
   return std::clamp<std::uint64_t>(admitted, 1, limits.max_batch_size);
 }
 
+// Which samples a batch admits, by how many it then has.
+class LengthBounds {
+ public:
+  // Takes O(min(max_samples, samples of the largest batch)) time, and at most 4,096 divisions.
+  LengthBounds(const FillLimits& limits, std::size_t max_samples) : limits_(limits) {
+    constexpr std::uint64_t kMostTabled = 4096;
+    const std::uint64_t largest = std::min(
+        limits.max_batch_size, std::max<std::uint64_t>(1, limits.token_budget / limits.pad_to_multiple_of));
+    const std::uint64_t tabled = std::min({largest + 1, std::uint64_t{max_samples}, kMostTabled});
+    bounds_ = {0, kUnlimited};  // Any sample may be alone.
+    for (std::uint64_t samples = 2; samples <= tabled; ++samples) {
+      bounds_.push_back(bound_of(samples));
+    }
+    size_ = bounds_.size();
+  }
+
+  // Returns the bound of a batch's lengths: it may have this many samples if all are shorter.
+  // Precondition: samples >= 1.
+  [[nodiscard]] std::uint64_t operator()(std::uint64_t samples) const noexcept {
+    return samples < size_ ? bounds_[static_cast<std::size_t>(samples)] : bound_of(samples);
+  }
+
+  [[nodiscard]] const FillLimits& limits() const noexcept { return limits_; }
+
+ private:
+  [[nodiscard]] std::uint64_t bound_of(std::uint64_t samples) const noexcept {
+    if (samples > limits_.max_batch_size) {
+      return 0;
+    }
+    // Division, because samples * width can overflow.
+    const std::uint64_t widest = limits_.token_budget / samples / limits_.pad_to_multiple_of *
+                                 limits_.pad_to_multiple_of;
+    return widest == 0 ? 0 : widest + 1;
+  }
+
+  FillLimits limits_;
+  std::vector<std::uint64_t> bounds_;
+  std::size_t size_ = 0;  // Of `bounds_`, which would take it from the distance of two pointers.
+};
+
 // One batch cut from a sequence: samples [begin, end), the longest of this length.
 struct Cut {
   std::size_t begin;
   std::size_t end;
   std::uint64_t longest;
 };
+
+// Returns the batch of samples [begin, end).
+template <class Entry>
+[[nodiscard]] Cut cut_at(std::span<const Entry> entries, std::size_t begin, std::size_t end) {
+  std::uint64_t longest = 0;
+  for (const Entry& entry : entries.subspan(begin, end - begin)) {
+    longest = std::max<std::uint64_t>(longest, entry.length());
+  }
+  return {begin, end, longest};
+}
 
 // Cuts `entries` (anything with a `length()`) into batches, from the front: each takes as many of
 // the next samples as the limits allow. A batch that closes with more samples than
@@ -59,59 +110,35 @@ struct Cut {
 // Calls emit(Cut) for each closed batch, and returns where the last, open one begins: it might take
 // more if the sequence went on. O(entries), plus what is cut off to meet the multiple.
 template <class Entry, class Emit>
-std::size_t fill(std::span<const Entry> entries, const FillLimits& limits, Emit&& emit) {
-  const std::uint64_t multiple = limits.batch_size_multiple;
+std::size_t fill(std::span<const Entry> entries, const LengthBounds& bounds, Emit&& emit) {
+  const std::uint64_t multiple = bounds.limits().batch_size_multiple;
   std::size_t begin = 0;
   std::uint64_t longest = 0;
-  std::uint64_t capacity = capacity_of(0, limits);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::uint64_t length = entries[i].length();
-    const std::uint64_t samples = i - begin;
-    std::uint64_t longest_with = longest;
-    std::uint64_t capacity_with = capacity;
-    if (length > longest) {
-      longest_with = length;
-      capacity_with = capacity_of(length, limits);
-    }
-    if (samples < capacity_with) {
+    // No branch on whether the sample is the longest so far: that would be guessed wrong several
+    // times a batch, which costs more than all else.
+    const std::uint64_t longest_with = std::max<std::uint64_t>(longest, entries[i].length());
+    if (longest_with < bounds(i - begin + 1)) {
       longest = longest_with;
-      capacity = capacity_with;
       continue;
     }
-    std::size_t end = i;
-    if (multiple > 1 && samples > multiple) {
-      end -= samples % multiple;
-      if (end < i) {
-        longest = 0;
-        for (const Entry& entry : entries.subspan(begin, end - begin)) {
-          longest = std::max<std::uint64_t>(longest, entry.length());
-        }
-      }
-    }
-    emit(Cut{begin, end, longest});
-    begin = end;
-    longest = entries[end].length();
-    capacity = capacity_of(longest, limits);
-    i = end;
+    const std::size_t rest = multiple > 1 && i - begin > multiple ? (i - begin) % multiple : 0;
+    emit(rest == 0 ? Cut{begin, i, longest} : cut_at(entries, begin, i - rest));
+    begin = i - rest;
+    i = begin;
+    longest = entries[begin].length();
   }
   return begin;
 }
 
 // Cuts all of `entries` as `fill` does, and closes the last batch too.
 template <class Entry, class Emit>
-void fill_all(std::span<const Entry> entries, const FillLimits& limits, Emit&& emit) {
-  std::size_t open = fill(entries, limits, emit);
-  while (open < entries.size()) {
-    std::size_t end = entries.size();
-    const std::uint64_t samples = end - open;
-    if (samples > limits.batch_size_multiple) {
-      end -= samples % limits.batch_size_multiple;
-    }
-    std::uint64_t longest = 0;
-    for (const Entry& entry : entries.subspan(open, end - open)) {
-      longest = std::max<std::uint64_t>(longest, entry.length());
-    }
-    emit(Cut{open, end, longest});
+void fill_all(std::span<const Entry> entries, const LengthBounds& bounds, Emit&& emit) {
+  const std::uint64_t multiple = bounds.limits().batch_size_multiple;
+  for (std::size_t open = fill(entries, bounds, emit); open < entries.size();) {
+    const std::size_t samples = entries.size() - open;
+    const std::size_t end = entries.size() - (samples > multiple ? samples % multiple : 0);
+    emit(cut_at(entries, open, end));
     open = end;
   }
 }

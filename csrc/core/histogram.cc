@@ -167,20 +167,19 @@ LengthHistogram histogram_of(std::span<const Length> lengths, int table_bits, st
 
 template <class Length>
 LengthHistogram histogram_of(std::span<const Length> lengths, Team& team) {
-  const auto parts_of_at_least = [&](std::size_t num_lengths) {
-    return std::clamp<std::size_t>(lengths.size() / num_lengths, 1,
-                                   static_cast<std::size_t>(team.size()));
+  const auto at_most_a_part_a_member = [&](std::size_t num_parts) {
+    return std::clamp<std::size_t>(num_parts, 1, static_cast<std::size_t>(team.size()));
   };
-  std::size_t num_parts = parts_of_at_least(kMinSamplesAPart);
+  std::size_t num_parts = at_most_a_part_a_member(lengths.size() / kMinSamplesAPart);
   const std::uint64_t bits = union_of_bits(lengths, num_parts, team);
   if (bits >= kNotALength) {
     throw_first_outside(lengths);
   }
   // A table much larger than the number of samples would take longer to clear than to fill.
-  const int useful_bits = static_cast<int>(std::bit_width(lengths.size())) + 1;
+  const int useful_bits = static_cast<int>(std::bit_width(lengths.size()));
   const int table_bits = std::min(static_cast<int>(std::bit_width(bits)),
                                   std::clamp(useful_bits, kMinTableBits, kMaxTableBits));
-  num_parts = std::min(num_parts, parts_of_at_least(std::size_t{1} << table_bits));
+  num_parts = std::min(num_parts, at_most_a_part_a_member(4 * lengths.size() >> table_bits));
   const bool narrow = lengths.size() <= std::numeric_limits<std::uint32_t>::max();
   if (table_bits > kMaxTableBitsWithLanes) {
     return narrow ? histogram_of<1, std::uint32_t>(lengths, table_bits, num_parts, team)

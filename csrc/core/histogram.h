@@ -23,9 +23,9 @@ struct LengthHistogram {
 // Returns the histogram of `lengths`; no samples give no lengths.
 //
 // Throws std::invalid_argument, naming the first such sample, if a length is outside [0, 2^63).
-// Takes O(samples) time for lengths below 2^22 and below twice the number of samples; longer ones
-// are sorted. Beyond the result it needs at most 1 MiB, 16 bytes for each sample, and 64 bytes for
-// each one that is sorted. The result is the same for every size of the team.
+// Takes O(samples) time for lengths that are below 2^22 and below the number of samples; longer
+// ones may be sorted. Beyond the result it needs at most 1 MiB and 64 bytes a sample. The result is
+// the same for every size of the team.
 [[nodiscard]] LengthHistogram length_histogram(const Lengths& lengths, Team& team);
 
 }  // namespace evenstride

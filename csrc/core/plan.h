@@ -15,6 +15,7 @@
 #include "core/compose.h"
 #include "core/fill.h"
 #include "core/lengths.h"
+#include "core/memory.h"
 #include "core/order.h"
 #include "core/settle.h"
 #include "core/threads.h"
@@ -27,7 +28,9 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::size_t size)
-      : data_(std::make_unique_for_overwrite<T[]>(size)), size_(size) {}
+      : data_(std::make_unique_for_overwrite<T[]>(size)), size_(size) {
+    advise_huge_pages(data_.get(), size * sizeof(T));
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] T* data() noexcept { return data_.get(); }

@@ -9,7 +9,6 @@ namespace evenstride {
 namespace {
 
 constexpr std::size_t kBatchesPerTask = 4096;
-constexpr std::size_t kAhead = 32;  // Samples; further apart than the processor looks by itself.
 
 void check_offsets(std::span<const std::int64_t> offsets, std::size_t num_indices) {
   if (offsets.empty()) {
@@ -36,7 +35,7 @@ template <class Length, class Index>
 void sum_batches(std::span<const Length> lengths, std::span<const Index> indices,
                  std::span<const std::int64_t> offsets, std::size_t first, std::size_t last,
                  std::vector<std::uint64_t>& tokens) {
-  const auto end = static_cast<std::size_t>(offsets[last]);
+  // The reads do not wait for one another, so that to prefetch them would gain nothing.
   const auto index = [&](std::size_t i) {
     return static_cast<std::uint64_t>(indices[i]);  // Huge if it is negative.
   };
@@ -44,10 +43,6 @@ void sum_batches(std::span<const Length> lengths, std::span<const Index> indices
     std::uint64_t sum = 0;
     const auto batch_end = static_cast<std::size_t>(offsets[batch + 1]);
     for (auto i = static_cast<std::size_t>(offsets[batch]); i < batch_end; ++i) {
-      const std::uint64_t ahead = index(std::min(i + kAhead, end - 1));
-      if (ahead < lengths.size()) {
-        __builtin_prefetch(&lengths[static_cast<std::size_t>(ahead)]);
-      }
       if (index(i) >= lengths.size()) {
         throw std::invalid_argument("`indices[" + std::to_string(i) + "]` must be in [0, " +
                                     std::to_string(lengths.size()) + "), but is " +

@@ -82,7 +82,7 @@ def _facts(stats: PlanStats) -> list[str]:
         "padding efficiency": percent(stats.padding_efficiency),
         "distinct shapes": count(stats.distinct_shapes),
         "dearest rank / mean": f"{mean} on average, {worst} at worst",
-        "prefix discrepancy": f"{number(stats.prefix_discrepancy, 3)} steps",
+        "prefix discrepancy": f"{number(stats.prefix_discrepancy, 5)} steps",
         "first bucket exhausted": f"at {percent(stats.earliest_exhaustion)} of the epoch",
         "windows of 4, 3 alike": percent(stats.crowded_windows),
         "correlation of lengths": f"{lengths} of neighbouring steps",

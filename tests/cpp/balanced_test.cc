@@ -123,6 +123,11 @@ TEST(Balanced, ADominatingBucketStillMoves) {
   EXPECT_NEAR(sum / 20, 0.845, 0.015);
 }
 
+TEST(Balanced, ABucketWithHalfOfTheStepsNeedNotAlternate) {
+  EXPECT_EQ(testing::longest_run(balanced({100, 100}, Stream(0))), 2U);
+  EXPECT_EQ(testing::longest_run(balanced({100, 50, 50}, Stream(0))), 2U);
+}
+
 TEST(Balanced, RepeatsAreRareWhereEveryShareIsBelowAHalf) {
   Draws random(Stream(4));
   std::uint64_t steps = 0;

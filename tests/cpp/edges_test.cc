@@ -253,6 +253,8 @@ TEST(OptimalEdges, TakeAnyNumberOfBuckets) {
   for (const std::uint64_t num_buckets : {std::uint64_t{100}, kTop * 2 + 1}) {
     expect_well_formed(edges_of(histogram, num_buckets, limits), histogram, num_buckets, limits);
   }
+  constexpr std::uint64_t kWrapsTimesFive = 0x3333333333333334;
+  EXPECT_EQ(edges_of(histogram, kWrapsTimesFive, limits), edges_of(histogram, 2000, limits));
 }
 
 TEST(OptimalEdges, SayWhichValueIsWrong) {

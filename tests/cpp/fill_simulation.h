@@ -56,7 +56,7 @@ inline double padded_tokens(const LengthHistogram& histogram, const FillLimits& 
   }
   shuffle(std::span(samples), Draws(Stream::of(seed, begin)));
   double padded = 0;
-  fill_all(std::span<const Sample>(samples), limits, [&](const Cut& cut) {
+  fill_all(std::span<const Sample>(samples), LengthBounds(limits, samples.size()), [&](const Cut& cut) {
     padded += static_cast<double>(cut.end - cut.begin) *
               static_cast<double>(width_of(cut.longest, limits.pad_to_multiple_of));
   });

@@ -227,16 +227,22 @@ TEST(StatsTest, AWindowIsCrowdedByThreeStepsOfOneLabelAnywhereInIt) {
 }
 
 TEST(StatsTest, CorrelationsOfEqualValuesAreNotNumbers) {
-  Plan plan = plan_of_labels({0, 1, 0, 1, 0, 1, 0}, 2);
-  for (std::size_t i = 0; i < plan.tokens.size(); ++i) {  // Means of 0.1, which no double is.
-    plan.offsets[i + 1] = plan.offsets[i] + 10 * (1 + static_cast<std::int64_t>(i));
-    plan.tokens[i] = 1 + i;
-    plan.widths[i] = 7 + 1000 * plan.buckets[i];
+  for (std::int64_t divisor = 3; divisor < 100; ++divisor) {  // Most means are not exact doubles.
+    SCOPED_TRACE(divisor);
+    Plan plan = plan_of_labels({0, 1, 0, 1, 0, 1, 0}, 2);
+    for (std::size_t i = 0; i < plan.tokens.size(); ++i) {
+      plan.offsets[i + 1] = plan.offsets[i] + divisor * (1 + static_cast<std::int64_t>(i));
+      plan.tokens[i] = 1 + i;
+      plan.widths[i] = 7 + 1000 * plan.buckets[i];
+    }
+    EXPECT_TRUE(std::isnan(statistics(plan, 1).length_correlation));
+    EXPECT_TRUE(std::isnan(statistics(plan, 1).width_correlation));
+    plan.tokens[0] = 2;  // Only the first of each pair varies.
+    EXPECT_TRUE(std::isnan(statistics(plan, 1).length_correlation));
+    plan.tokens[0] = 1;
+    plan.tokens[6] = 8;  // Only the second.
+    EXPECT_TRUE(std::isnan(statistics(plan, 1).length_correlation));
   }
-  EXPECT_TRUE(std::isnan(statistics(plan).length_correlation));
-  EXPECT_TRUE(std::isnan(statistics(plan).width_correlation));
-  plan.tokens[0] = 2;  // Only the first of each pair varies.
-  EXPECT_TRUE(std::isnan(statistics(plan).length_correlation));
 }
 
 TEST(StatsTest, WidthsThatClimbInsideABucketShow) {
@@ -267,6 +273,14 @@ TEST(StatsTest, ABatchIsLimitedByTheFirstRuleThatHolds) {
   EXPECT_EQ(found.limited_by_token_budget, 3);
   EXPECT_EQ(found.limited_by_batch_size_multiple, 2);
   EXPECT_EQ(found.limited_by_samples, 1);
+}
+
+TEST(StatsTest, ABatchThatFillsTheBudgetShowsHowLongTheNextSampleMayBe) {
+  Plan plan;
+  plan.limits.token_budget = 100;
+  plan.add(0, 5, 20, 100);
+  plan.add(0, 5, 16, 80);
+  EXPECT_EQ(statistics(plan).buckets[0].limited_by_token_budget, 2);
 }
 
 TEST(StatsTest, SumsSaturateInsteadOfWrapping) {

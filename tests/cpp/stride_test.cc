@@ -139,14 +139,22 @@ TEST(Stride, PlacesRiseByDefinitionInABucketOfAsManyStepsAsThereCanBe) {
   }
 }
 
+TEST(Stride, TheLastPlaceIsTwoBelow2To64) {
+  std::uint64_t last = 0;
+  for (std::uint64_t key = 0; key < 100; ++key) {
+    last = std::max(last, Stride(1, (1U << 30) - 1, Stream(key)).place(0));
+  }
+  EXPECT_EQ(last, kTop - 1);
+}
+
 TEST(Stride, FindsTheFirstStepFromAnyPlace) {
   Draws random(Stream(4));
   for (const std::uint64_t num_steps : {1UL, 2UL, 3UL, 1000UL, 19581UL, 1UL << 31, 0xFFFF'FFFFUL}) {
     for (int trial = 0; trial < 300; ++trial) {
       const Stride bucket(num_steps, kJitters[random.below(kJitters.size())],
                           Stream(random.next()));
-      for (const std::uint64_t bound :
-           {random.next(), random.next() >> 30, ~(random.next() >> 30), kTop}) {
+      for (const std::uint64_t bound : {random.next(), random.next() >> 30, ~(random.next() >> 30),
+                                        kTop, bucket.place(random.below(num_steps))}) {
         const std::uint64_t step = bucket.first_from(bound);
         ASSERT_LE(step, num_steps);
         ASSERT_TRUE(step == num_steps || bucket.place(step) >= bound) << step;

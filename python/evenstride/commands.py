@@ -1,0 +1,299 @@
+"""The subcommands of `evenstride`."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import warnings
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from evenstride import __version__
+from evenstride.advice import advise, explain
+from evenstride.command_options import as_flags, chosen_options, with_plan_options
+from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
+from evenstride.planner import plan_epoch
+from evenstride.read_lengths import read_lengths
+from evenstride.terminal import print_blocks, print_note, print_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from evenstride.lengths import LengthArray
+    from evenstride.plan import EpochPlan
+    from evenstride.stats import PlanStats
+
+__all__ = ["app", "run"]
+
+_T = TypeVar("_T")
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+_MOST_SAMPLES_TO_ADVISE = 20_000_000
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Length-aware batches: plan an epoch, compare orders, see a demonstration.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Both of typer's lineages: click's own exceptions, and the copy that newer versions come with.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class _Failure(Exception):  # noqa: N818 - Not an error of the program.
+    def __init__(self, sentence: str, status: int = _BAD_INPUT) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit status: 0, 1 without an extra, 2 for bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # File names may hold any character.
+    try:
+        status = app(list(arguments) or ["--help"], "evenstride", standalone_mode=False)
+    except _Failure as failure:
+        print_note(f"evenstride: {failure}")
+        return failure.status
+    except _UsageError as error:
+        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+        context = getattr(error, "ctx", None)
+        command = "evenstride" if context is None else context.command_path
+        print_note(f"evenstride: {message}; try '{command} --help'.")
+        return _BAD_INPUT
+    except typer.Abort:
+        return _INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _ask(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+    """Call what may find fault with the input, and make one sentence of it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UserWarning)
+        try:
+            result = function(*args, **kwargs)
+        except OSError as error:
+            # What is written goes by another name at first.
+            name = next((arg for arg in args if isinstance(arg, Path)), error.filename)
+            file = "a file" if name is None else f"`{name}`"
+            msg = f"{file} cannot be read or written: {error.strerror or error}."
+            raise _Failure(msg) from error
+        except ImportError as error:
+            raise _Failure(str(error), 1) from error
+        except MemoryError as error:
+            msg = "there is not enough memory for this many samples."
+            raise _Failure(msg) from error
+        except (TypeError, ValueError) as error:
+            raise _Failure(as_flags(str(error))) from error
+    for warning in {str(warning.message): None for warning in caught}:
+        print_note(f"evenstride: {as_flags(warning)}")
+    return result
+
+
+LengthsFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="LENGTHS",
+        help="A .npy or .npz file, or text: an integer a line, or columns. - is standard input.",
+        show_default=False,
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Which array of an .npz file.", rich_help_panel="Input", metavar="NAME"),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        help="Which column of a text file: its name, or its number from 0.",
+        rich_help_panel="Input",
+        metavar="NAME|N",
+    ),
+]
+Counts = Annotated[
+    bool,
+    typer.Option(
+        "--counts",
+        help="The text file is a histogram: its next column, or that named count, says how many "
+        "samples have the length.",
+        rich_help_panel="Input",
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="JSON on standard output, and no more.", rich_help_panel="Output"),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Save a picture; its suffix says the format.", rich_help_panel="Output", metavar="FILE"
+    ),
+]
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        help="Save the plan, for EpochPlan.load.", rich_help_panel="Output", metavar="FILE"
+    ),
+]
+Quarters = Annotated[
+    bool,
+    typer.Option(
+        "--quarters",
+        help="Show the share of each bucket in each quarter, too.",
+        rich_help_panel="Output",
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - As typer calls it.
+    if wanted:
+        print_out(f"evenstride {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _evenstride(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("plan")
+@with_plan_options()
+def _plan(
+    lengths: LengthsFile,
+    *,
+    key: Key = None,
+    column: Column = None,
+    counts: Counts = False,
+    as_json: Json = False,
+    plot: Plot = None,
+    save: Save = None,
+    **options: Any,
+) -> None:
+    """Plan an epoch, and show what is in it: a dry run."""
+    options = _ask(chosen_options, options)
+    array = _ask(read_lengths, lengths, key=key, column=column, counts=counts)
+    plan = _ask(plan_epoch, array, **options)
+    stats = plan.stats()
+    if plot is not None:
+        _ask(plan.plot, plot)
+    if save is not None:
+        _ask(plan.save, save)
+    if as_json:
+        _print_json(stats.to_dict())
+        return
+    sentences = explain(stats, plan.options)
+    if len(array) <= _MOST_SAMPLES_TO_ADVISE:
+
+        def replan(change: dict[str, Any]) -> PlanStats:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return plan_epoch(array, **{**options, **change}).stats()
+
+        sentences += advise(stats, plan.options, replan)
+    print_blocks(stats.table(), "\n".join(sentences))
+
+
+@app.command("compare")
+@with_plan_options(without=["order", "shuffle"])
+def _compare(
+    lengths: LengthsFile,
+    *,
+    key: Key = None,
+    column: Column = None,
+    counts: Counts = False,
+    as_json: Json = False,
+    plot: Plot = None,
+    quarters: Quarters = False,
+    **options: Any,
+) -> None:
+    """Plan an epoch in every order, and show how they differ."""
+    options = _ask(chosen_options, options)
+    array = _ask(read_lengths, lengths, key=key, column=column, counts=counts)
+    plans, stats, left_out = _ask(_collected, array, options, keep=plot is not None)
+    if plot is not None:
+        from evenstride.report import plot_compare  # noqa: PLC0415 - matplotlib is an extra.
+
+        _ask(plot_compare, plans, plot)
+    if as_json:
+        _print_json(comparison_dict(stats, left_out))
+        return
+    notes = [f"Without {order}: {as_flags(reason)}" for order, reason in left_out.items()]
+    if "mixed" in stats and options["num_replicas"] * options["accumulation_steps"] == 1:
+        notes.append(
+            "mixed and stratified order whole optimizer steps, which have 1 batch here: see "
+            "--accumulation-steps and --num-replicas."
+        )
+    print_blocks(*comparison_tables(stats, quarters=quarters), *notes)
+
+
+def _collected(
+    array: LengthArray, options: dict[str, Any], *, keep: bool
+) -> tuple[dict[str, EpochPlan], dict[str, PlanStats], dict[str, str]]:
+    """Return plans if they are to be kept, statistics, and why an order is not there: by order."""
+    plans: dict[str, EpochPlan] = {}
+    stats: dict[str, PlanStats] = {}
+    left_out: dict[str, str] = {}
+    errors = Console(stderr=True)
+    for order, plan in track(
+        compare_orders(array, **options),
+        "Planning",
+        total=len(ORDERS),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    ):
+        if isinstance(plan, ValueError):
+            left_out[order] = str(plan)
+            continue
+        stats[order] = plan.stats()
+        if keep:
+            plans[order] = plan
+    return plans, stats, left_out
+
+
+@app.command("demo")
+def _demo(
+    *,
+    output: Annotated[
+        Path, typer.Option(help="Where to write the report.", metavar="FOLDER")
+    ] = Path("evenstride-demo"),
+    seconds: Annotated[float, typer.Option(help="How long to train.", metavar="SECONDS")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Plan a corpus that every machine has, train a small model on it, and write a report."""
+    try:
+        from evenstride.demo import run_demo  # noqa: PLC0415 - It needs torch and matplotlib.
+    except ImportError as error:
+        if (error.name or "").startswith("evenstride"):
+            raise
+        msg = f"the demonstration needs {error.name}; pip install 'evenstride[cli,plot]'"
+        raise _Failure(msg, 1) from error
+    if not seconds > 0:
+        msg = f"--seconds must be above 0, but is {seconds}."
+        raise _Failure(msg)
+    _ask(output.mkdir, parents=True, exist_ok=True)  # Not after a minute of training.
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        result = run_demo(output, seconds)
+    if as_json:
+        _print_json(result)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print_out(json.dumps(value, indent=2, allow_nan=False) + "\n")

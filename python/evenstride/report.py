@@ -1,0 +1,325 @@
+"""Pictures of epoch plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+try:
+    import matplotlib as mpl
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+except ImportError as error:
+    _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
+    raise ImportError(_MESSAGE, name=error.name) from error
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from numpy.typing import NDArray
+
+    from evenstride.plan import EpochPlan
+
+__all__ = ["plot_compare", "plot_plan"]
+
+_DPI = 150
+_SLICES = 50
+_FINE_SLICES = 400
+_BINS = 60
+_COLUMNS = 600  # Of a strip, about as many as its pixels.
+_MOST_ROWS = 200
+_FIRST_STEPS = 100
+_MOST_IN_LEGEND = 12
+_INK = "#303030"
+_FAINT = "#d0d0d0"
+_TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": _INK}
+
+
+def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draw an epoch: where the steps of each bucket come, how wide and how full the batches are.
+
+    Parameters
+    ----------
+    plan : EpochPlan
+        What to draw.
+    path : path-like, optional
+        Where to save the picture; its suffix says the format.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure of its own, which pyplot knows nothing of.
+
+    Raises
+    ------
+    ValueError
+        If matplotlib does not know the format.
+
+    """
+    figure = Figure(figsize=(11, 9), dpi=_DPI, layout="constrained")
+    rows: list[Any] = [["strip", "start"], ["shares", "shares"], ["widths", "fills"]]
+    axes = figure.subplot_mosaic(rows, height_ratios=[2, 3, 3])
+    palette = _Palette(plan)
+    labels = _step_labels(plan)
+    budget = plan.options["token_budget"]
+
+    _draw_strip(axes["strip"], labels, palette)
+    _draw_start(axes["start"], labels[:_FIRST_STEPS], palette)
+    axes["start"].set_title("The first steps, one by one", **_TITLE)
+    axes["start"].set_xlabel("step")
+    _draw_shares(axes["shares"], labels, palette, _SLICES)
+    axes["shares"].set_title(
+        f"Share of each bucket in {min(_SLICES, len(labels))} slices", **_TITLE
+    )
+    axes["shares"].set_ylabel("share of the steps")
+    for name in ("strip", "shares"):
+        axes[name].set_xlabel("place in the epoch")
+    _draw_histogram(axes["widths"], plan, plan.widths.astype(np.float64), palette)
+    axes["widths"].set_title("Width of the batches", **_TITLE)
+    axes["widths"].set_xlabel("width (tokens)")
+    _count_along(axes["widths"].xaxis)
+    _draw_histogram(axes["fills"], plan, plan.padded_tokens / budget, palette)
+    axes["fills"].set_title("How full the batches are", **_TITLE)
+    axes["fills"].set_xlabel(f"padded tokens / token budget of {budget:,}")
+    axes["fills"].xaxis.set_major_formatter(PercentFormatter(1))
+    _style(axes.values())
+    figure.suptitle(_summary(plan), color=_INK)
+    palette.explain(figure, [*axes.values()])
+    return _saved(figure, path)
+
+
+def plot_compare(
+    plans: Mapping[str, EpochPlan], path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """Draw epochs of the same lengths below each other: their bucket mix from beginning to end.
+
+    Parameters
+    ----------
+    plans : mapping of str to EpochPlan
+        The plans by the names of their orders; at least one. They have the same buckets.
+    path : path-like, optional
+        Where to save the picture; its suffix says the format.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A figure of its own, which pyplot knows nothing of.
+
+    Raises
+    ------
+    ValueError
+        If there is no plan, or matplotlib does not know the format.
+
+    """
+    if not plans:
+        msg = "`plans` must have at least 1 plan, but has 0."
+        raise ValueError(msg)
+    figure = Figure(figsize=(13, 1.8 + 0.72 * len(plans)), dpi=_DPI, layout="constrained")
+    axes = figure.subplots(len(plans), 2, squeeze=False, sharex="col", width_ratios=[5, 2])
+    palette = _Palette(next(iter(plans.values())))
+    for (mix, start), (order, plan) in zip(axes, plans.items(), strict=True):
+        labels = _step_labels(plan)
+        _draw_shares(mix, labels, palette, _FINE_SLICES)
+        mix.set_yticks([])
+        mix.set_ylabel(
+            f"{order}\nlongest run {_longest_run(labels):,}",
+            rotation=0,
+            ha="right",
+            va="center",
+            fontsize="small",
+            color=_INK,
+        )
+        _draw_start(start, labels[:_FIRST_STEPS], palette)
+    axes[0, 0].set_title("Share of each bucket in the steps, over the epoch", **_TITLE)
+    axes[0, 1].set_title("The first steps, one by one", **_TITLE)
+    axes[-1, 0].set_xlabel("place in the epoch")
+    axes[-1, 1].set_xlabel("step")
+    _style(axes.flat)
+    palette.explain(figure, [*axes.flat])
+    return _saved(figure, path)
+
+
+class _Palette:
+    """A colour for each bucket, from light for the shortest to dark for the longest."""
+
+    def __init__(self, plan: EpochPlan) -> None:
+        self._edges = plan.edges.tolist()
+        self.num_buckets = len(self._edges) - 1
+        shades = np.linspace(0.96, 0.04, self.num_buckets) if self.num_buckets > 1 else [0.5]
+        self.colours = mpl.colormaps["viridis"](np.asarray(shades))
+
+    def for_images(self) -> dict[str, Any]:
+        """Return what `Axes.imshow` needs to draw buckets."""
+        return {
+            "cmap": ListedColormap(self.colours),
+            "vmin": -0.5,
+            "vmax": self.num_buckets - 0.5,
+            "aspect": "auto",
+            "interpolation": "nearest",
+        }
+
+    def explain(self, figure: Figure, axes: list[Axes]) -> None:
+        """Say below the picture which colour is which bucket."""
+        title = "bucket: lengths (tokens)"
+        if self.num_buckets <= _MOST_IN_LEGEND:
+            handles = [
+                Patch(color=colour, label=f"{k}: [{self._edges[k]:,}, {self._edges[k + 1]:,})")
+                for k, colour in enumerate(self.colours)
+            ]
+            figure.legend(
+                handles=handles,
+                loc="outside lower center",
+                ncols=min(6, self.num_buckets),
+                title=title,
+                frameon=False,
+                labelcolor=_INK,
+            )
+            return
+        norm = BoundaryNorm(range(self.num_buckets + 1), self.num_buckets)
+        mappable = ScalarMappable(norm, ListedColormap(self.colours))
+        bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=80, fraction=0.03)
+        ticks = np.unique(np.linspace(0, self.num_buckets, 9).round().astype(int))
+        bar.set_ticks([*ticks], labels=[f"{self._edges[tick]:,}" for tick in ticks])
+        bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
+
+
+def _step_labels(plan: EpochPlan) -> NDArray[np.int16]:
+    """Return the label of each step: the bucket of most of its batches, the longer one of a tie."""
+    steps = plan.buckets.reshape(plan.num_steps, plan.num_replicas)
+    labels: NDArray[np.int16] = steps[:, 0].copy()
+    mixed = np.flatnonzero((steps != labels[:, None]).any(axis=1))
+    most = np.zeros(len(mixed), np.int64)
+    for bucket in np.unique(steps[mixed]):
+        batches = (steps[mixed] == bucket).sum(axis=1)
+        labels[mixed[batches >= most]] = bucket
+        most = np.maximum(most, batches)
+    return labels
+
+
+def _draw_strip(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
+    """Draw step after step, column by column."""
+    shown = labels
+    if len(labels) > _COLUMNS * _MOST_ROWS:
+        shown = labels[np.linspace(0, len(labels) - 1, _COLUMNS * _MOST_ROWS).astype(np.int64)]
+    rows = -(-len(shown) // _COLUMNS)
+    columns = -(-len(shown) // rows)
+    image = np.full(rows * columns, np.nan)  # What is no number is not drawn.
+    image[: len(shown)] = shown
+    image = image.reshape(columns, rows).T
+    ax.imshow(image, extent=(0, rows * columns / len(shown), 1, 0), **palette.for_images())
+    ax.set_xlim(0, 1)
+    ax.set_yticks([])
+    every = (
+        f"All {len(labels):,} steps"
+        if len(shown) == len(labels)
+        else f"{len(shown):,} of {len(labels):,} steps"
+    )
+    reading = "from left to right" if rows == 1 else f"downwards, {rows} to a column"
+    ax.set_title(f"{every}: {reading}", **_TITLE)
+    ax.xaxis.set_major_formatter(PercentFormatter(1))
+
+
+def _draw_start(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
+    """Draw some steps, one by one."""
+    ax.imshow(labels[None], extent=(0, len(labels), 0, 1), **palette.for_images())
+    ax.set_yticks([])
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+
+
+def _longest_run(labels: NDArray[np.int16]) -> int:
+    ends = np.flatnonzero(np.diff(labels, append=-1))
+    return int(np.diff(ends, prepend=-1).max())
+
+
+def _draw_shares(ax: Axes, labels: NDArray[np.int16], palette: _Palette, most: int) -> None:
+    """Draw each bucket's share of the steps of each slice of the epoch, stacked."""
+    slices = min(most, len(labels))
+    bounds = np.arange(slices + 1) * len(labels) // slices
+    steps = np.repeat(np.arange(slices), np.diff(bounds)) * palette.num_buckets + labels
+    counts = np.bincount(steps, minlength=slices * palette.num_buckets)
+    shares = counts.reshape(slices, palette.num_buckets).T / np.diff(bounds)
+    _stack(ax, shares, bounds / len(labels), palette)
+    ax.xaxis.set_major_formatter(PercentFormatter(1))
+    ax.yaxis.set_major_formatter(PercentFormatter(1))
+
+
+def _draw_histogram(
+    ax: Axes, plan: EpochPlan, values: NDArray[np.float64], palette: _Palette
+) -> None:
+    """Draw how many batches have which value, stacked by bucket."""
+    top = max(1.0, float(values.max()))
+    bins = np.minimum(values * (_BINS / top), _BINS - 1).astype(np.int64)
+    counts = np.bincount(
+        plan.buckets.astype(np.int64) * _BINS + bins, minlength=palette.num_buckets * _BINS
+    )
+    heights = counts.reshape(palette.num_buckets, _BINS).astype(np.float64)
+    _stack(ax, heights, np.linspace(0, top, _BINS + 1), palette, headroom=1.05)
+    ax.set_ylabel("batches")
+    _count_along(ax.yaxis)
+
+
+def _count_along(axis: Axis) -> None:
+    axis.set_major_locator(MaxNLocator(integer=True, nbins="auto", steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def _stack(
+    ax: Axes,
+    heights: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    palette: _Palette,
+    headroom: float = 1.0,
+) -> None:
+    """Draw rows of `heights` on top of each other, the first at the bottom."""
+    tops = heights.cumsum(axis=0)
+    shown = heights > 0
+    left, right = (
+        np.broadcast_to(side, heights.shape)[shown] for side in (bounds[:-1], bounds[1:])
+    )
+    low, high = (tops - heights)[shown], tops[shown]
+    corners = [(left, low), (left, high), (right, high), (right, low)]
+    ax.add_collection(
+        PolyCollection(
+            list(np.moveaxis(np.array(corners), 2, 0)),
+            facecolors=palette.colours[np.nonzero(shown)[0]],
+            linewidths=0,
+            antialiased=False,  # Or the background would shine through between two of them.
+        ),
+        autolim=False,
+    )
+    ax.set_xlim(bounds[0], bounds[-1])
+    ax.set_ylim(0, tops[-1].max() * headroom)
+
+
+def _style(axes: Iterable[Axes]) -> None:
+    for ax in axes:
+        ax.tick_params(colors=_INK, length=3)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[["left", "bottom"]].set_color(_FAINT)
+
+
+def _summary(plan: EpochPlan) -> str:
+    batches = "1 batch" if plan.num_replicas == 1 else f"{plan.num_replicas:,} batches"
+    efficiency = float(plan.tokens.sum()) / float(plan.padded_tokens.sum())
+    options = plan.options
+    how = f"order {options['order']}, composition {options['composition']}"
+    if not options["shuffle"]:
+        how = "sorted, longest first"
+    return (
+        f"Epoch {plan.epoch}: {plan.num_steps:,} steps of {batches}, {how}, "
+        f"padding efficiency {100 * efficiency:.1f} %"
+    )
+
+
+def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+    if path is not None:
+        figure.savefig(path)
+    return figure
