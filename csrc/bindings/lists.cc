@@ -1,4 +1,6 @@
 // Batches as lists of Python ints: what every DataLoader and dataset understands.
+#include <pybind11/typing.h>
+
 #include <algorithm>
 #include <variant>
 
@@ -34,11 +36,14 @@ void def_lists(py::module_& m) {
             as_one_of<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>(indices, "indices");
         return std::visit(
             [&](const auto& values) {
-              py::list lists;
+              py::typing::List<py::typing::List<py::int_>> lists;
               for (std::size_t batch = begin; batch < std::min(end, bounds.size() - 1);
                    batch += stride) {
                 const auto first = static_cast<std::size_t>(bounds[batch]);
                 const auto last = static_cast<std::size_t>(bounds[batch + 1]);
+                if (first > last || last > values.size()) {
+                  throw py::value_error("`offsets` must rise from 0 to the number of indices.");
+                }
                 lists.append(to_list(values.subspan(first, last - first)));
               }
               return lists;

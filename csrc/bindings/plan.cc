@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <limits>
 #include <string>
@@ -27,8 +28,10 @@ py::array widths_of(EpochPlan& plan) {
   return to_numpy<std::int64_t>(std::move(std::get<Buffer<std::int64_t>>(plan.widths)));
 }
 
-py::dict to_dict(const Amount& amount) {
-  py::dict result;
+using Amounts = py::typing::Dict<py::str, py::int_>;
+
+Amounts to_dict(const Amount& amount) {
+  Amounts result;
   result["samples"] = amount.samples;
   result["tokens"] = amount.tokens;
   return result;
@@ -84,7 +87,7 @@ void def_plan(py::module_& m) {
       .def_property_readonly(
           "removed",
           [](const Planner& planner) {
-            py::dict removed;
+            py::typing::Dict<py::str, Amounts> removed;
             const std::vector<Amount>& classes = planner.survey().classes;
             removed["too_long"] = to_dict(classes[planner.classes().too_long()]);
             removed["empty"] = to_dict(classes[planner.classes().empty()]);
@@ -113,7 +116,7 @@ void def_plan(py::module_& m) {
               const py::gil_scoped_release unlocked;
               plan = planner.plan(epoch, {num_replicas, drop_last, steps_per_epoch}, settlement);
             }
-            py::dict result;
+            py::typing::Dict<py::str, py::array> result;
             result["indices"] = indices_of(plan);
             result["offsets"] = to_numpy<std::int64_t>(std::move(plan.offsets));
             result["buckets"] = to_numpy<std::int16_t>(std::move(plan.buckets));

@@ -13,7 +13,6 @@ namespace evenstride {
 namespace {
 
 constexpr std::uint64_t kTableSize = std::uint64_t{1} << 16;
-constexpr std::uint64_t kLengthEnd = std::uint64_t{1} << 63;
 constexpr std::size_t kBlock = 256;
 constexpr std::size_t kMaxBuckets = 32'000;  // Buckets and classes fit 16 bits, with a sign.
 
@@ -32,13 +31,18 @@ std::string samples_removed(const Survey& found, const Classes& classes) {
 template <class T>
 [[noreturn]] void throw_for_first(std::span<const T> lengths, const FillLimits& limits,
                                   const Admission& admission) {
-  const std::uint64_t end = admitted_end(limits, admission.max_length);
+  const std::uint64_t end = end_of_admitted(limits, admission.max_length);
+  const std::uint64_t length_end = end_of_lengths(limits);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const auto length = static_cast<std::uint64_t>(lengths[i]);
     const std::string where = "`lengths[" + std::to_string(i) + "]` must be ";
-    if (length >= kLengthEnd) {  // A negative length too, once it is unsigned.
-      throw std::invalid_argument(where + "in [0, 2**63), but is " + std::to_string(lengths[i]) +
-                                  ".");
+    if (length >= length_end) {  // A negative length too, once it is unsigned.
+      const std::string range =
+          limits.pad_to_multiple_of == 1
+              ? "in [0, 2**63)"
+              : "in [0, " + std::to_string(length_end) + ") for pad_to_multiple_of = " +
+                    std::to_string(limits.pad_to_multiple_of);
+      throw std::invalid_argument(where + range + ", but is " + std::to_string(lengths[i]) + ".");
     }
     if (length == 0 && admission.empty == Empty::kError) {
       throw std::invalid_argument(where +
@@ -66,7 +70,7 @@ struct Counts {
 };
 
 template <class T>
-Counts count_part(std::span<const T> lengths, const Classes& classes) {
+Counts count_part(std::span<const T> lengths, const Classes& classes, std::uint64_t length_end) {
   // Four counters a class, taken in turn: one alone would wait for its own last store.
   constexpr std::size_t kLanes = 4;
   std::vector<std::uint64_t> samples(classes.num_classes() * kLanes);
@@ -76,11 +80,9 @@ Counts count_part(std::span<const T> lengths, const Classes& classes) {
   std::size_t i = 0;
   for (const T value : lengths) {
     const auto length = static_cast<std::uint64_t>(value);
-    if constexpr (sizeof(T) == 8 || std::is_signed_v<T>) {
-      if (length >= kLengthEnd) {
-        counts.out_of_range = true;
-        return counts;
-      }
+    if (length >= length_end) {
+      counts.out_of_range = true;
+      return counts;
     }
     const std::size_t label = classes(length);
     const std::size_t slot = label * kLanes + i++ % kLanes;
@@ -120,7 +122,7 @@ Empty parse_empty(std::string_view name) {
   return parse_name("empty", kNames, name);
 }
 
-std::uint64_t admitted_end(const FillLimits& limits, std::uint64_t max_length) noexcept {
+std::uint64_t end_of_admitted(const FillLimits& limits, std::uint64_t max_length) noexcept {
   const std::uint64_t widest =
       limits.token_budget / limits.pad_to_multiple_of * limits.pad_to_multiple_of;
   return std::min(widest, max_length) + 1;
@@ -142,6 +144,11 @@ void check_edges(std::span<const std::uint64_t> inner_edges) {
   }
 }
 
+std::uint64_t end_of_lengths(const FillLimits& limits) noexcept {
+  constexpr std::uint64_t kWidest = (std::uint64_t{1} << 63) - 1;
+  return kWidest / limits.pad_to_multiple_of * limits.pad_to_multiple_of + 1;
+}
+
 std::vector<std::uint64_t> merge_edges(std::span<const std::uint64_t> inner_edges,
                                        std::uint64_t merge_buckets) {
   std::vector<std::uint64_t> merged;
@@ -155,7 +162,7 @@ std::vector<std::uint64_t> merge_edges(std::span<const std::uint64_t> inner_edge
 Classes::Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limits,
                  const Admission& admission)
     : inner_edges_(std::move(inner_edges)),
-      admitted_end_(admitted_end(limits, admission.max_length)) {
+      admitted_end_(end_of_admitted(limits, admission.max_length)) {
   check_edges(inner_edges_);
   too_long_class_ = admission.too_long == TooLong::kAlone ? alone() : too_long();
   empty_class_ = admission.empty == Empty::kKeep ? 0 : empty();
@@ -205,7 +212,7 @@ Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& 
         team.for_each(num_parts, [&](std::size_t part, int) {
           const std::size_t begin = part_begin(values.size(), part, num_parts);
           const std::size_t end = part_begin(values.size(), part + 1, num_parts);
-          parts[part] = count_part(values.subspan(begin, end - begin), classes);
+          parts[part] = count_part(values.subspan(begin, end - begin), classes, end_of_lengths(limits));
         });
         const bool bad = std::any_of(parts.begin(), parts.end(), [&](const Counts& part) {
           return part.out_of_range ||

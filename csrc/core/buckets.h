@@ -30,7 +30,11 @@ struct Admission {
 
 // Returns the end of the lengths that are not too long: lengths in [0, end) are at most `max_length`
 // and their width fits the budget. Precondition: the budget is at least `pad_to_multiple_of`.
-[[nodiscard]] std::uint64_t admitted_end(const FillLimits& limits, std::uint64_t max_length) noexcept;
+[[nodiscard]] std::uint64_t end_of_admitted(const FillLimits& limits,
+                                            std::uint64_t max_length) noexcept;
+
+// Returns the end of the lengths that can be planned at all: their widths are below 2^63.
+[[nodiscard]] std::uint64_t end_of_lengths(const FillLimits& limits) noexcept;
 
 // Throws std::invalid_argument if the edges do not strictly increase from at least 1, or are too many.
 void check_edges(std::span<const std::uint64_t> inner_edges);
@@ -97,8 +101,8 @@ struct Survey {
 
 // Counts the samples of each class, in as many parts as the team has members.
 //
-// Throws std::invalid_argument for the first sample, in order, that is negative, above 2^63 - 1, too
-// long where that is an error, or empty where that is one; and if no sample is admitted.
+// Throws std::invalid_argument for the first sample, in order, that is not in [0, end_of_lengths),
+// too long where that is an error, or empty where that is one; and if no sample is admitted.
 [[nodiscard]] Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& limits,
                             const Admission& admission, Team& team);
 

@@ -156,13 +156,7 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
                                          Stream stream, Workspace& workspace, Team& team) {
   const Cells<Entry> cells(lengths, classes, survey, group_by_bucket(classes, survey, options),
                            stream.substream(0), workspace, team);
-  // Samples that are alone have limits of their own, and no order.
-  ComposeOptions options_alone = options;
-  options_alone.composition = Composition::kFrozen;
-  options_alone.limits.max_batch_size = 1;
-  const auto max_samples = static_cast<std::size_t>(survey.admitted.samples);
-  const LengthBounds bounds(options.limits, max_samples);
-  const LengthBounds bounds_alone(options_alone.limits, max_samples);
+  const LengthBounds bounds(options.limits, static_cast<std::size_t>(survey.admitted.samples));
   struct Buffers {
     std::vector<Entry> entries;
     std::vector<Entry> scratch;
@@ -174,10 +168,8 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
     Buffers& mine = buffers[static_cast<std::size_t>(member)];
     mine.entries.resize(largest);
     mine.scratch.resize(options.composition == Composition::kShuffle ? 0 : largest);
-    const bool is_alone = cells.group_of(cell) == classes.alone();
     filled[cell] = fill_cell(cells, cell, std::span(mine.entries).first(cells.samples(cell)),
-                             std::span(mine.scratch), is_alone ? options_alone : options,
-                             is_alone ? bounds_alone : bounds, stream.substream(1));
+                             std::span(mine.scratch), options, bounds, stream.substream(1));
   });
   std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
   team.for_each(cells.num_groups(), [&](std::size_t group, int) {
@@ -189,9 +181,7 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
       pool.insert(pool.end(), from.open.begin(), from.open.end());
     }
     bucket.samples = survey.classes[group].samples;
-    const bool is_alone = group == classes.alone();
-    fill_pool(std::move(pool), is_alone ? options_alone : options,
-              is_alone ? bounds_alone : bounds, bucket);
+    fill_pool(std::move(pool), options, bounds, bucket);
   });
   FilledBucket<Entry> alone = std::move(buckets.back());
   buckets.pop_back();

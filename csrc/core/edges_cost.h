@@ -1,4 +1,4 @@
-// What a bucket costs: the padded tokens that the real fill would make of it.
+// What a bucket costs: the padded tokens and the batches that the real fill would make of it.
 #pragma once
 
 #include <cstddef>
@@ -25,25 +25,35 @@ struct WidthHistogram {
 // The costs of all buckets of one data set, in units that are fixed by the data set: sums of costs
 // of disjoint buckets are below 2^63. Integers only, so that every platform finds the same edges.
 //
+// A batch costs its padded tokens and an overhead, for a step takes time beyond its tokens: a 64th
+// of the mean batch's padded tokens where all samples are one bucket.
+//
 // A bucket's samples are represented by `num_draws` of its quantiles, in one pseudo-random order
 // that all buckets share, so that their differences are not noise. They are filled greedily to the
-// real longest sample, round and round until the batch that holds the last draw is full; its padded
-// tokens a sample, times the number of samples, is the cost of the bucket but for its last batch.
-// That one is left half full on average and is counted as if full, so that a tiny bucket costs a
-// whole batch.
+// real longest sample, round and round until the batch that holds the last draw is full; its cost a
+// sample, times the number of samples, is the cost of the bucket but for its last batch. That one
+// lacks (samples a batch - 1) / 2 samples on average and is counted as if full, so that a tiny
+// bucket costs a whole batch. Where not even the two shortest samples fit a batch, the cost is
+// exact.
+//
+// Of a data set of at most kFewSamples, a bucket's samples themselves are filled, in many random
+// orders that all buckets share: its cost is the mean, and the last batch counts as it is. There,
+// what is left over decides which samples come together, and a bucket is no more than some batches.
 class BucketCosts {
  public:
   static constexpr std::size_t kMaxDraws = 4096;
+  static constexpr std::uint64_t kFewSamples = 64;
 
   // Preconditions: `histogram` has a sample and outlives this; num_draws is a power of two in
-  // [2, kMaxDraws]. O(distinct widths).
+  // [2, kMaxDraws]. O(distinct widths + num_draws).
   BucketCosts(const WidthHistogram& histogram, const FillLimits& limits, std::size_t num_draws);
 
   // Returns the cost of the bucket of widths [first, last), indices into the histogram.
   // Precondition: first < last <= number of widths. O(num_draws). Thread-safe.
   [[nodiscard]] std::uint64_t operator()(std::size_t first, std::size_t last) const;
 
-  // Returns what that bucket would cost if nothing were padded but each sample to its own width.
+  // Returns what that bucket would cost if nothing were padded but each sample to its own width,
+  // and batches had no overhead.
   // O(1). Thread-safe.
   [[nodiscard]] std::uint64_t without_padding(std::size_t first, std::size_t last) const;
 
@@ -57,20 +67,30 @@ class BucketCosts {
     std::uint64_t batches;
   };
 
+  // A sample of a small data set.
+  struct Sample {
+    std::uint64_t width;
+
+    [[nodiscard]] std::uint64_t length() const noexcept { return width; }
+  };
+
   void draw(std::size_t first, std::size_t last, std::uint32_t* draws) const;
   [[nodiscard]] Batches fill_draws(const std::uint32_t* draws) const;
-  [[nodiscard]] std::uint64_t scaled(Wide padded_tokens, std::uint64_t times,
-                                     std::uint64_t parts) const;
+  [[nodiscard]] std::uint64_t cost_of_few(std::size_t first, std::size_t last) const;
+  [[nodiscard]] std::uint64_t scaled(Wide tokens, std::uint64_t times, std::uint64_t parts) const;
 
   const WidthHistogram& histogram_;
   FillLimits limits_;
   std::size_t num_draws_;
-  int shift_;                                 // A cost is padded tokens times 2^shift_.
+  int shift_;                                 // A cost is tokens times 2^shift_.
+  std::uint64_t batch_overhead_;              // In tokens.
   std::vector<Wide> tokens_below_;            // Of the samples below each width.
   std::vector<std::uint32_t> fractions_;      // Of a bucket, in 2^-32, in the order of the draws.
   std::vector<std::uint32_t> width_of_rank_;  // At evenly spaced ranks, the index of the width.
   std::vector<std::uint32_t> first_rank_;     // The first of these ranks that each width has.
   std::vector<std::uint32_t> admitted_;       // How many of the widths admit so many samples.
+  LengthBounds bounds_;
+  std::vector<std::vector<Sample>> orders_;   // Of all samples, if they are few.
 };
 
 }  // namespace evenstride

@@ -12,13 +12,13 @@ namespace evenstride {
 
 inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-// What a batch may cost. Every value is at least 1; all but an unlimited `max_batch_size` are below
-// 2^63.
+// What a batch may cost. Every value is at least 1, and below 2^63 unless it is kUnlimited.
 struct FillLimits {
   std::uint64_t token_budget = 1;
   std::uint64_t max_batch_size = kUnlimited;
   std::uint64_t batch_size_multiple = 1;
   std::uint64_t pad_to_multiple_of = 1;
+  std::uint64_t admitted_end = kUnlimited;  // Samples this long or longer share no batch.
 };
 
 // Returns max(1, longest) rounded up to a multiple of `pad_to_multiple_of`. Precondition: longest is
@@ -78,7 +78,7 @@ class LengthBounds {
     // Division, because samples * width can overflow.
     const std::uint64_t widest = limits_.token_budget / samples / limits_.pad_to_multiple_of *
                                  limits_.pad_to_multiple_of;
-    return widest == 0 ? 0 : widest + 1;
+    return widest == 0 ? 0 : std::min(widest + 1, limits_.admitted_end);
   }
 
   FillLimits limits_;

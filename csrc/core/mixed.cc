@@ -125,19 +125,33 @@ Settlement MixedEpoch<Entry>::settle_on(std::uint64_t steps) const {
 
 // Returns where each optimizer step begins in drawn order, and the end of the last. The samples
 // beyond that end found no place.
+//
+// A step takes what is due for an even deal, if it can. One with long samples cannot, and passes
+// some on; so that this is made up for before the end, steps deal ahead as far as they have room, by
+// up to kMostAhead steps' samples, and let that melt away over the last steps.
 template <class Entry>
 std::vector<std::size_t> MixedEpoch<Entry>::deal(std::uint64_t num_steps) const {
+  constexpr std::uint64_t kMostAhead = 8;
+  constexpr std::uint64_t kMelting = 16;  // Optimizer steps in which one step's samples melt away.
   const std::uint64_t samples = entries_.size();
+  const std::uint64_t num_groups = divide_up(num_steps, options_.accumulation_steps);
   __extension__ using Wide = unsigned __int128;
   std::vector<std::size_t> begins{0};
   for (std::uint64_t step = 0; step < num_steps;) {
     const std::uint64_t next = std::min(num_steps, step + options_.accumulation_steps);
     const std::uint64_t max_batches = (next - step) * options_.steps.num_replicas;
-    const auto end = static_cast<std::size_t>(Wide{samples} * next / num_steps);
-    const std::size_t begin = begins.back();
-    begins.push_back(batches_of(begin, end) <= max_batches
+    const std::uint64_t groups_left = num_groups - begins.size();
+    const std::uint64_t ahead =
+        samples / num_groups * std::min(kMostAhead * kMelting, groups_left) / kMelting;
+    const auto due = static_cast<std::uint64_t>(Wide{samples} * next / num_steps);
+    // At least one sample a batch, for this step and for all that follow.
+    const std::uint64_t begin = begins.back();
+    const std::uint64_t latest = samples - (num_steps - next) * options_.steps.num_replicas;
+    const auto end =
+        static_cast<std::size_t>(std::min(latest, std::max(due + ahead, begin + max_batches)));
+    begins.push_back(batches_of(begins.back(), end) <= max_batches
                          ? end
-                         : largest_end(begin, end, max_batches));
+                         : largest_end(begins.back(), end, max_batches));
     step = next;
   }
   return begins;

@@ -67,6 +67,7 @@ PlanOptions checked(const PlanOptions& options) {
   if (result.composition == Composition::kSorted) {
     result.order = Order::kDescending;
   }
+  result.limits.admitted_end = end_of_admitted(limits, options.admission.max_length);
   return result;
 }
 
@@ -169,11 +170,10 @@ EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence
 
 LengthHistogram admitted_lengths(const LengthHistogram& all, const FillLimits& limits,
                                  const Admission& admission) {
-  const std::uint64_t end = admitted_end(limits, admission.max_length);
   LengthHistogram admitted;
   for (std::size_t i = 0; i < all.lengths.size(); ++i) {
     const bool is_removed = all.lengths[i] == 0 && admission.empty != Empty::kKeep;
-    if (all.lengths[i] < end && !is_removed) {
+    if (all.lengths[i] < limits.admitted_end && !is_removed) {
       admitted.lengths.push_back(all.lengths[i]);
       admitted.counts.push_back(all.counts[i]);
     }

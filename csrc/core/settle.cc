@@ -124,11 +124,17 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
     samples += bucket.samples;
     natural += bucket.batches;
   }
-  std::uint64_t least = (total(fewest) + num_replicas - 1) / num_replicas;
-  std::uint64_t most = samples / num_replicas;
-  const bool needs_repeats = least > most;
-  if (needs_repeats) {
-    most = least;
+  const std::uint64_t fewest_batches = total(fewest);
+  const std::uint64_t most_whole = samples / num_replicas;
+  // What is over is dropped, or made a step: by smaller batches, or by repeats where there are none.
+  const std::uint64_t least =
+      options.drop_last ? std::max<std::uint64_t>(1, fewest_batches / num_replicas)
+                        : (fewest_batches + num_replicas - 1) / num_replicas;
+  const std::uint64_t most = options.drop_last ? most_whole : std::max(least, most_whole);
+  if (most == 0) {
+    throw std::invalid_argument("`drop_last` must leave at least 1 step, but leaves 0: there are " +
+                                std::to_string(samples) + " samples for num_replicas = " +
+                                std::to_string(num_replicas) + ".");
   }
   if (steps < least || steps > most) {
     throw std::invalid_argument("`steps_per_epoch` must be in [" + std::to_string(least) + ", " +
@@ -136,14 +142,14 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
   }
   Settlement settlement;
   settlement.steps = steps;
-  if (needs_repeats) {
+  if (steps > most_whole) {
     for (const BucketRange& bucket : buckets) {
       settlement.batches.push_back(bucket.samples);
     }
     settlement.repeats = steps * num_replicas - samples;
     return settlement;
   }
-  const std::uint64_t wanted = steps * num_replicas;
+  const std::uint64_t wanted = std::max(fewest_batches, steps * num_replicas);
   __extension__ using Wide = unsigned __int128;
   for (std::size_t k = 0; k < buckets.size(); ++k) {
     const auto share = static_cast<std::uint64_t>(Wide{buckets[k].batches} * wanted / natural);

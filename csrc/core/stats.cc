@@ -177,6 +177,7 @@ class Reader {
   // Sums the buckets of all parts. Returns, for each part, the sums of the parts before it.
   std::vector<std::vector<BucketPart>> sum_buckets(PlanStatistics& result) {
     std::vector<std::vector<BucketPart>> before;
+    before.reserve(parts_.size());
     std::vector<BucketPart> sums(plan_.num_buckets);
     for (const Part& part : parts_) {
       before.push_back(sums);
@@ -189,6 +190,7 @@ class Reader {
       }
     }
     totals_ = std::move(sums);
+    result.buckets.reserve(totals_.size());
     for (const BucketPart& bucket : totals_) {
       result.buckets.push_back(bucket.counts);
     }
@@ -198,6 +200,7 @@ class Reader {
   void relate_part(std::size_t p, std::vector<BucketPart> seen) {
     Part& part = parts_[p];
     std::vector<double> means;
+    means.reserve(totals_.size());
     for (BucketPart& bucket : part.buckets) {
       bucket.counts = {};
     }

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include "core/stats.h"
 
@@ -23,7 +25,7 @@ void check_offsets(std::span<const std::int64_t> offsets, std::size_t num_indice
     }
     least = offsets[i];
   }
-  if (static_cast<std::size_t>(least) > num_indices) {
+  if (std::cmp_greater(least, num_indices)) {
     throw std::invalid_argument("`offsets[" + std::to_string(offsets.size() - 1) +
                                 "]` must be at most the number of indices, " +
                                 std::to_string(num_indices) + ", but is " + std::to_string(least) +

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def as_lengths(lengths: Lengths) -> LengthArray:
     """View `lengths` as a 1-dimensional, contiguous array of integers.
 
-    Arrays, memmaps, CPU tensors and Arrow columns of one chunk are not copied; what cannot be viewed
-    (a list, a tensor on a device, strides, a foreign byte order) is copied once.
+    Arrays, memmaps, CPU tensors and Arrow columns of one chunk are not copied; what cannot be
+    viewed (a list, a tensor on a device, strides, a foreign byte order) is copied once.
 
     Raises
     ------

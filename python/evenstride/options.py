@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import operator
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+
+import numpy as np
 
 from evenstride import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from evenstride.lengths import LengthArray
 
 UNLIMITED = 2**64 - 1
 _DEFAULT_THREADS = 4
 _NOTABLE_SHARE = 0.01
+_COUNTS = (
+    "token_budget",
+    "max_batch_size",
+    "batch_size_multiple",
+    "pad_to_multiple_of",
+    "window",
+    "merge_buckets",
+    "accumulation_steps",
+    "steps_per_epoch",
+)
+_OPTIONAL = {"max_batch_size", "steps_per_epoch"}
 _MOST_THREADS = 256
 
 
@@ -25,12 +36,17 @@ def as_count(name: str, value: SupportsIndex) -> int:
     return _as_int(name, value, 1, 2**63)
 
 
-def _as_int(name: str, value: SupportsIndex, least: int, end: int) -> int:
+def as_integer(name: str, value: SupportsIndex) -> int:
+    """Return `value` as an int; say what is wrong with it else."""
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         msg = f"`{name}` must be an integer, but is {value!r}."
         raise TypeError(msg) from None
+
+
+def _as_int(name: str, value: SupportsIndex, least: int, end: int) -> int:
+    number = as_integer(name, value)
     if not least <= number < end:
         msg = f"`{name}` must be in [{least}, 2**{end.bit_length() - 1}), but is {number}."
         raise ValueError(msg)
@@ -49,7 +65,7 @@ def as_num_threads(num_threads: SupportsIndex | None) -> int:
     return min(_MOST_THREADS, as_count("num_threads", num_threads))
 
 
-def _as_buckets(buckets: SupportsIndex | Sequence[SupportsIndex]) -> int | list[int]:
+def _as_buckets(buckets: Any) -> int | list[int]:
     if hasattr(buckets, "__index__") and not getattr(buckets, "shape", ()):
         return as_count("buckets", buckets)
     if isinstance(buckets, str) or not hasattr(buckets, "__iter__"):
@@ -65,12 +81,19 @@ def _as_name(name: str, value: str) -> str:
     return value
 
 
+def _as_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        msg = f"`{name}` must be True or False, but is {value!r}."
+        raise TypeError(msg)
+    return bool(value)
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """Everything but the lengths, the epoch and the ranks that a plan depends on.
 
-    Takes what a user may pass and holds plain Python values. Ranges that the core can see are
-    checked there.
+    Plain Python values; :meth:`of` makes them of what a user may pass. Ranges that the core can see
+    are checked there.
     """
 
     token_budget: int
@@ -92,38 +115,28 @@ class PlanOptions:
     empty: str = "keep"
     steps_per_epoch: int | None = None
 
-    def __post_init__(self) -> None:
-        """Convert each option, and refuse what is not of its kind."""
-        for name in (
-            "token_budget",
-            "max_batch_size",
-            "batch_size_multiple",
-            "pad_to_multiple_of",
-            "window",
-            "merge_buckets",
-            "accumulation_steps",
-            "steps_per_epoch",
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                self._set(name, as_count(name, value))
-        if self.max_length is not None:
-            self._set("max_length", _as_int("max_length", self.max_length, 0, 2**63))
-        self._set("seed", as_uint64("seed", self.seed))
-        self._set("buckets", _as_buckets(self.buckets))
+    @classmethod
+    def of(cls, **given: Any) -> PlanOptions:
+        """Return the options that a user gave, each converted, or say which is not of its kind."""
+        options: dict[str, Any] = {field.name: field.default for field in fields(cls)} | given
+        for name in _COUNTS:
+            if name not in _OPTIONAL or options[name] is not None:
+                options[name] = as_count(name, options[name])
+        if options["max_length"] is not None:
+            options["max_length"] = _as_int("max_length", options["max_length"], 0, 2**63)
+        options["seed"] = as_uint64("seed", options["seed"])
+        options["buckets"] = _as_buckets(options["buckets"])
         for name in ("composition", "order", "too_long", "empty"):
-            _as_name(name, getattr(self, name))
-        if self.order == "weighted":
-            self._set("order", "shuffle")
-        if not isinstance(self.jitter, SupportsFloat):
-            msg = f"`jitter` must be a number, but is {self.jitter!r}."
+            options[name] = _as_name(name, options[name])
+        if options["order"] == "weighted":
+            options["order"] = "shuffle"
+        if not isinstance(options["jitter"], SupportsFloat):
+            msg = f"`jitter` must be a number, but is {options['jitter']!r}."
             raise TypeError(msg)
-        self._set("jitter", float(self.jitter))
-        self._set("shuffle", bool(self.shuffle))
-        self._set("drop_last", bool(self.drop_last))
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)  # The way that a frozen dataclass leaves open.
+        options["jitter"] = float(options["jitter"])
+        for name in ("shuffle", "drop_last"):
+            options[name] = _as_bool(name, options[name])
+        return cls(**options)
 
     def planner(self, lengths: LengthArray, num_threads: int) -> _core.Planner:
         """Return a planner for `lengths`, which it refers to."""
@@ -154,9 +167,10 @@ class PlanOptions:
         tokens = sum(amount["tokens"] for amount in removed.values())
         total = tokens + planner.admitted["tokens"]
         if tokens > total * _NOTABLE_SHARE:
+            samples = removed["too_long"]["samples"]
             warnings.warn(
-                f"{tokens:,} of {total:,} tokens are in no epoch: {removed['too_long']['samples']:,} "
-                f"samples are too long, and too_long='drop' leaves them out.",
+                f"{tokens:,} of {total:,} tokens are in no epoch: too_long='drop' leaves out "
+                f"{samples:,} {'sample' if samples == 1 else 'samples'}.",
                 stacklevel=stacklevel + 1,
             )
 

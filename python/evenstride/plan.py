@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 
 from evenstride import _core
-from evenstride.options import as_num_threads
-from evenstride.plan_file import read_arrays, write_arrays
+from evenstride.options import as_integer, as_num_threads
+from evenstride.plan_file import not_whole, read_arrays, write_arrays
 
 if TYPE_CHECKING:
     import os
@@ -156,7 +156,7 @@ class EpochPlan:
 
     def __getitem__(self, batch: SupportsIndex) -> IndexArray:
         """Return the sample indices of a batch: a read-only view, shape (n_samples_of_batch,)."""
-        number = operator.index(batch)
+        number = as_integer("batch", batch)
         if not -len(self) <= number < len(self):
             msg = f"`batch` must be in [{-len(self)}, {len(self)}), but is {number}."
             raise IndexError(msg)
@@ -210,7 +210,7 @@ class EpochPlan:
     @property
     def padded_tokens(self) -> NDArray[np.int64]:
         """Padded tokens of each batch: samples times width, shape (n_batches,)."""
-        return np.diff(self.offsets) * self.widths
+        return np.multiply(np.diff(self.offsets), self.widths, dtype=np.int64)
 
     @property
     def largest_step(self) -> int:
@@ -231,7 +231,7 @@ class EpochPlan:
             In ``[0, num_replicas)``.
 
         """
-        number = operator.index(step)
+        number = as_integer("step", step)
         if not 0 <= number < self.num_steps:
             msg = f"`step` must be in [0, num_steps = {self.num_steps}), but is {number}."
             raise IndexError(msg)
@@ -304,7 +304,27 @@ class EpochPlan:
         if version != str(_FILE_VERSION):
             msg = f"`{path}` must be a plan of version {_FILE_VERSION}, but has version {version}."
             raise ValueError(msg)
-        return cls(arrays, json.loads(metadata["facts"]))
+        try:
+            tokens = arrays["tokens"]
+            plan = cls(arrays, json.loads(metadata["facts"]))
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"it has {type(error).__name__} {error}"
+            raise not_whole(path, reason) from error
+        if fault := plan._fault(len(tokens)):
+            raise not_whole(path, fault)
+        return plan
+
+    def _fault(self, num_tokens: int) -> str | None:
+        """Return what is wrong with the arrays of a plan from elsewhere."""
+        batches = len(self)
+        if batches < 1 or self.num_replicas < 1 or batches % self.num_replicas != 0:
+            return f"it has {batches} batches for {self.num_replicas} ranks"
+        if not len(self.buckets) == len(self.widths) == num_tokens == batches:
+            return f"not all of its arrays have {batches} batches"
+        rises = self.offsets[0] == 0 and bool((np.diff(self.offsets) >= 0).all())
+        if not rises or self.offsets[-1] != len(self.indices):
+            return f"its offsets do not rise from 0 to {len(self.indices)}"
+        return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arrays and the tokens, which the lengths are then not needed for."""
@@ -325,7 +345,7 @@ class EpochPlan:
 
 def as_rank(rank: SupportsIndex, num_replicas: int) -> int:
     """Return `rank` as an int in ``[0, num_replicas)``; say what is wrong with it else."""
-    number = operator.index(rank)
+    number = as_integer("rank", rank)
     if not 0 <= number < num_replicas:
         msg = f"`rank` must be in [0, num_replicas = {num_replicas}), but is {number}."
         raise ValueError(msg)

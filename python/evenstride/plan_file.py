@@ -6,9 +6,10 @@ documentation of safetensors, whose readers can open these files too.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"I16": "<i2", "I32": "<i4", "U32": "<u4", "I64": "<i8", "U64": "<u8"}
 _ALIGNMENT = 8
+_SHORTEST_HEADER = len("{}")
 
 
 def write_arrays(
@@ -42,17 +44,19 @@ def write_arrays(
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     path = Path(path)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    if not path.parent.is_dir():  # Else the error would name the draft.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    try:
+        with draft.open("xb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for _, array in ordered:
                 array.astype(array.dtype.newbyteorder("<"), copy=False).tofile(file)
             file.flush()
             os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink()
-            raise
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -68,8 +72,8 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], 
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= size - 8:
-            raise _unreadable(path, f"its header cannot be {length} of {size} bytes")
+        if not _SHORTEST_HEADER <= length <= size - 8:
+            raise not_whole(path, f"its header cannot be {length} of {size} bytes")
         try:
             header = json.loads(file.read(length))
             metadata = header.pop("__metadata__")
@@ -78,20 +82,22 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], 
                 for name, field in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _unreadable(path, f"its header has {type(error).__name__} {error}") from error
+            raise not_whole(path, f"its header has {type(error).__name__} {error}") from error
     arrays: dict[str, NDArray[Any]] = {}
     for name, (dtype, shape, (begin, end)) in fields.items():
         if (
             not 0 <= begin <= end <= size - 8 - length
             or int(np.prod(shape)) * dtype.itemsize != end - begin
         ):
-            raise _unreadable(path, f"`{name}` cannot be bytes {begin} to {end} of {size}")
+            raise not_whole(path, f"`{name}` cannot be bytes {begin} to {end} of {size}")
         if begin == end:
             arrays[name] = np.empty(shape, dtype)
+            arrays[name].flags.writeable = False
         else:
             arrays[name] = np.memmap(path, dtype, "r", 8 + length + begin, tuple(shape))
     return arrays, metadata
 
 
-def _unreadable(path: Path, reason: str) -> ValueError:
-    return ValueError(f"`{path}` must be a plan that was saved whole, but {reason}.")
+def not_whole(path: str | os.PathLike[str], reason: str) -> ValueError:
+    """Return the error that says why a file cannot be read."""
+    return ValueError(f"`{os.fspath(path)}` must be a plan that was saved whole, but {reason}.")

@@ -87,7 +87,7 @@ def plan_epoch(
     [[0], [1, 3], [2]]
 
     """
-    options = PlanOptions(
+    options = PlanOptions.of(
         token_budget=token_budget,
         max_batch_size=max_batch_size,
         batch_size_multiple=batch_size_multiple,
@@ -139,7 +139,8 @@ def make_plan(
     if len(lengths) <= 2**31:
         # Signed, since torch indexes with no unsigned type of this width.
         arrays["indices"] = _as_signed(arrays["indices"])
-    arrays["edges"] = np.array(planner.edges, np.int64)
+    # The longest length that there can be has an edge above it that only this type holds.
+    arrays["edges"] = np.array(planner.edges, np.int64 if planner.edges[-1] < 2**63 else np.uint64)
     arrays["edges"].flags.writeable = False
     facts = {
         "num_replicas": num_replicas,

@@ -37,8 +37,8 @@ def resolved_ranks(num_replicas: int | None, rank: int | None) -> tuple[int, int
             rank = distributed.get_rank() if rank is None else rank
         elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
             msg = (
-                f"`num_replicas` and `rank` must be given, or torch.distributed be initialised before "
-                f"the sampler is used, since WORLD_SIZE is {os.environ['WORLD_SIZE']}: call "
+                f"torch.distributed must be initialised before the sampler is used, or `rank` and "
+                f"`num_replicas` be given, because WORLD_SIZE is {os.environ['WORLD_SIZE']}: call "
                 f"torch.distributed.init_process_group() first."
             )
             raise RuntimeError(msg)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch.utils.data import Sampler
 
 from evenstride import _core
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
-from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
+from evenstride.options import PlanOptions, as_count, as_integer, as_num_threads, as_uint64
 from evenstride.planner import make_plan
 from evenstride.ranks import checked_ranks, resolved_ranks
 from evenstride.state import STATE_VERSION, check_state
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from evenstride.lengths import Lengths
     from evenstride.plan import EpochPlan, StepInfo
+
 
 class _Cursor:
     """Where a pass began, and how far it has come, in batches of the rank."""
@@ -49,7 +49,7 @@ class BucketBatchSampler(Sampler[list[int]]):
     ----------
     lengths : array_like of int, shape (n_samples,)
         Tokens of each sample, in ``[0, 2**63)``: a list, range, array of any integer type, memmap,
-        torch tensor or Arrow column. Not copied where it can be viewed; do not change it afterwards.
+        torch tensor or Arrow column. Not copied where it can be viewed; never change it afterwards.
     token_budget : int
         Most padded tokens of a batch of two samples or more, on each rank. At least 1.
     max_batch_size : int, optional
@@ -159,7 +159,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         steps_per_epoch: SupportsIndex | None = None,
         num_threads: SupportsIndex | None = None,
     ) -> None:
-        self._options = PlanOptions(
+        self._options = PlanOptions.of(
             token_budget=token_budget,
             max_batch_size=max_batch_size,
             batch_size_multiple=batch_size_multiple,
@@ -251,8 +251,8 @@ class BucketBatchSampler(Sampler[list[int]]):
         Returns
         -------
         StepInfo
-            Bucket, width, samples, tokens and padded tokens of this rank's batch, and the last three
-            over all ranks, without communication.
+            Bucket, width, samples, tokens and padded tokens of this rank's batch, and the last
+            three over all ranks, without communication.
 
         """
         return self.plan.step_info(step, self._settle()[1])
@@ -318,7 +318,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         step = self._cursor.step
         if consumed is not None:
             left = settlement.steps - self._cursor.began
-            taken = operator.index(consumed)
+            taken = as_integer("consumed", consumed)
             if not 0 <= taken <= left:
                 msg = f"`consumed` must be in [0, {left}], the batches of the pass, but is {taken}."
                 raise ValueError(msg)
@@ -339,20 +339,13 @@ class BucketBatchSampler(Sampler[list[int]]):
 
         Raises
         ------
-        ValueError
-            If the state is of another version, other lengths, options or ranks, or is not whole.
+        TypeError, ValueError
+            If the state is not whole, or is of another version, other lengths, options or ranks.
 
         """
-        expected = self.state_dict()
-        check_state(state, expected)
-        steps = expected["steps_per_epoch"]
-        epoch = as_uint64("epoch", state["epoch"])
-        step = operator.index(state["step"])
-        if not 0 <= step <= steps:
-            msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
-            raise ValueError(msg)
+        epoch, step = check_state(state, self.state_dict())
         self._cursor = _Cursor(epoch, step)
-        is_over = step == steps
+        is_over = step == len(self)
         self._next = None if is_over else (epoch, step)
         self._finished = epoch if is_over else None
 

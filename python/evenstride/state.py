@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from evenstride.options import as_integer, as_uint64
+
 STATE_VERSION = 1
 
 
-def check_state(state: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Raise ValueError, with the field and both values, if the two are not of the same epochs."""
+def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, int]:
+    """Return the epoch and the step of `state`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the field and its value, if the state is not whole; with both values, if it is not of
+        the same lengths, options and ranks as `expected`.
+
+    """
+    if not isinstance(state, dict):
+        msg = f"`state` must be a dict, but is {state!r}."
+        raise TypeError(msg)
     for name in expected:
         if name not in state:
             msg = f"`state` must have the field {name!r}, but has only {sorted(state)}."
             raise ValueError(msg)
-    found = dict(state)
-    wanted = dict(expected)
-    for fields in (found, wanted):
-        fields.update(json.loads(fields.pop("options")))
+    found, wanted = _flat(state), _flat(expected)
     order = ["version", "lengths", "num_replicas"]
     names = order + sorted((wanted.keys() | found.keys()) - {*order, "epoch", "step"})
     for name in names:
@@ -27,3 +37,21 @@ def check_state(state: dict[str, Any], expected: dict[str, Any]) -> None:
                 f"{found.get(name)!r} there and is {wanted.get(name)!r} here."
             )
             raise ValueError(msg)
+    step, steps = as_integer("step", state["step"]), expected["steps_per_epoch"]
+    if not 0 <= step <= steps:
+        msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
+        raise ValueError(msg)
+    return as_uint64("epoch", state["epoch"]), step
+
+
+def _flat(state: dict[str, Any]) -> dict[str, Any]:
+    fields = dict(state)
+    text = fields.pop("options")
+    if not isinstance(text, str):
+        msg = f"`options` must be a string, but is {text!r}."
+        raise TypeError(msg)
+    try:
+        return {**fields, **json.loads(text)}
+    except (ValueError, TypeError):
+        msg = f"`options` must be a JSON object, but is {text!r}."
+        raise ValueError(msg) from None

@@ -152,13 +152,12 @@ inline BucketStatistics bucket_by_definition(const Plan& plan, std::size_t k) {
   BucketStatistics bucket;
   std::uint64_t longest = 0;
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
-    if (static_cast<std::size_t>(plan.buckets[i]) == k &&
-        plan.padded(i) <= plan.limits.token_budget) {
+    if (std::cmp_equal(plan.buckets[i], k) && plan.padded(i) <= plan.limits.token_budget) {
       longest = std::max(longest, static_cast<std::uint64_t>(plan.widths[i]));
     }
   }
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
-    if (static_cast<std::size_t>(plan.buckets[i]) == k) {
+    if (std::cmp_equal(plan.buckets[i], k)) {
       bucket.samples += plan.samples(i);
       bucket.batches += 1;
       bucket.tokens += plan.tokens[i];
@@ -174,7 +173,7 @@ inline BucketStatistics bucket_by_definition(const Plan& plan, std::size_t k) {
   }
   const std::vector<std::int16_t> labels = labels_by_definition(plan);
   for (std::size_t step = 0; step < labels.size(); ++step) {
-    if (static_cast<std::size_t>(labels[step]) == k) {
+    if (std::cmp_equal(labels[step], k)) {
       bucket.steps += 1;
       bucket.steps_end = step + 1;
       bucket.quarter_steps.at(4 * step / labels.size()) += 1;
@@ -190,11 +189,11 @@ inline double discrepancy_by_definition(const std::vector<std::int16_t>& labels,
   for (std::size_t k = 0; k < num_buckets; ++k) {
     double all = 0;
     for (const std::int16_t label : labels) {
-      all += static_cast<std::size_t>(label) == k ? 1 : 0;
+      all += std::cmp_equal(label, k) ? 1 : 0;
     }
     double seen = 0;
     for (std::size_t t = 1; t <= labels.size(); ++t) {
-      seen += static_cast<std::size_t>(labels[t - 1]) == k ? 1 : 0;
+      seen += std::cmp_equal(labels[t - 1], k) ? 1 : 0;
       worst = std::max(worst, std::abs(seen - static_cast<double>(t) * all / total));
     }
   }

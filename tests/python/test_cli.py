@@ -150,8 +150,7 @@ def test_what_is_left_out_is_said_and_warned_of(capsys, tmp_path):
         "as empty.\n"
     ) in out
     assert err == (
-        "evenstride: 5,000 of 5,020 tokens are in no epoch: 1 samples are too long, and --too-long "
-        "drop leaves them out.\n"
+        "evenstride: 5,000 of 5,020 tokens are in no epoch: --too-long drop leaves out 1 sample.\n"
     )
 
 

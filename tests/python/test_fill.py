@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -213,11 +214,16 @@ def test_lengths_above_the_budget_do_not_overflow():
     check_plan(plan, lengths, {"token_budget": 8, "buckets": [3], "too_long": "alone"})
 
 
-def test_padding_up_to_a_huge_multiple_does_not_overflow():
-    lengths = [1, 2**62 + 1, 7]
+def test_a_width_that_no_integer_holds_is_refused_even_for_a_sample_that_is_alone():
     options = {"token_budget": 2**63 - 1, "pad_to_multiple_of": 2**62, "too_long": "alone"}
-    plan = es.plan_epoch(lengths, **options, buckets=[3], composition="frozen")
-    check_plan(plan, lengths, {**options, "buckets": [3]})
+    widest = es.plan_epoch([1, 2**62, 7], **options, buckets=[3], composition="frozen")
+    check_plan(widest, [1, 2**62, 7], {**options, "buckets": [3]})
+    message = (
+        f"`lengths[1]` must be in [0, {2**62 + 1}) for pad_to_multiple_of = {2**62}, "
+        f"but is {2**62 + 1}."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        es.plan_epoch([1, 2**62 + 1, 7], **options)
 
 
 def test_a_largest_batch_beyond_the_number_of_samples_is_no_limit():

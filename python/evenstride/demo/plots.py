@@ -162,6 +162,8 @@ def _column(figure: Figure, count: int) -> Sequence[Axes]:
 
 def _style(ax: Axes) -> None:
     ax.tick_params(colors=_INK)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set_color(_INK)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(_FAINT)
 
