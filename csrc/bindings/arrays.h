@@ -51,9 +51,9 @@ template <class... Types>
 std::variant<std::span<const Types>...> as_one_of(const py::array& array, const char* name) {
   check_layout(array, name);
   std::variant<std::span<const Types>...> view;
-  const bool found = ((array.dtype().equal(py::dtype::of<Types>()) &&
-                       (view = view_of<Types>(array), true)) ||
-                      ...);
+  const bool found =
+      ((array.dtype().equal(py::dtype::of<Types>()) && (view = view_of<Types>(array), true)) ||
+       ...);
   if (!found) {
     throw py::type_error("`" + std::string(name) + "` must hold integers, but has dtype " +
                          std::string(py::str(array.dtype())) + ".");

@@ -41,28 +41,27 @@ std::unique_ptr<Planner> make_planner(
     const py::array& lengths, const Buckets& buckets, std::uint64_t merge_buckets,
     std::uint64_t token_budget, std::uint64_t max_batch_size, std::uint64_t batch_size_multiple,
     std::uint64_t pad_to_multiple_of, std::uint64_t max_length, const std::string& composition,
-    std::uint64_t window, const std::string& order, double jitter,
-    std::uint64_t accumulation_steps, bool shuffle, std::uint64_t seed,
-    const std::string& too_long, const std::string& empty, int num_threads, bool force_wide) {
+    std::uint64_t window, const std::string& order, double jitter, std::uint64_t accumulation_steps,
+    bool shuffle, std::uint64_t seed, const std::string& too_long, const std::string& empty,
+    int num_threads, bool force_wide) {
   const Lengths view = as_lengths(lengths);
   const py::gil_scoped_release unlocked;
   const Composition named = parse_composition(composition);
-  const PlanOptions options{
-      .limits = {.token_budget = token_budget,
-                 .max_batch_size = max_batch_size,
-                 .batch_size_multiple = batch_size_multiple,
-                 .pad_to_multiple_of = pad_to_multiple_of},
-      .admission = {.max_length = max_length,
-                    .too_long = parse_too_long(too_long),
-                    .empty = parse_empty(empty)},
-      .composition = shuffle ? named : Composition::kSorted,
-      .window = window,
-      .order = parse_order(order),
-      .jitter = fixed_jitter(jitter),
-      .accumulation_steps = accumulation_steps,
-      .seed = seed,
-      .num_threads = num_threads,
-      .force_wide = force_wide};
+  const PlanOptions options{.limits = {.token_budget = token_budget,
+                                       .max_batch_size = max_batch_size,
+                                       .batch_size_multiple = batch_size_multiple,
+                                       .pad_to_multiple_of = pad_to_multiple_of},
+                            .admission = {.max_length = max_length,
+                                          .too_long = parse_too_long(too_long),
+                                          .empty = parse_empty(empty)},
+                            .composition = shuffle ? named : Composition::kSorted,
+                            .window = window,
+                            .order = parse_order(order),
+                            .jitter = fixed_jitter(jitter),
+                            .accumulation_steps = accumulation_steps,
+                            .seed = seed,
+                            .num_threads = num_threads,
+                            .force_wide = force_wide};
   return std::make_unique<Planner>(view, inner_edges_for(view, buckets, merge_buckets, options),
                                    options);
 }
@@ -78,11 +77,11 @@ void def_plan(py::module_& m) {
   py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")
       .def(py::init(&make_planner), py::keep_alive<1, 2>(), py::arg("lengths").noconvert(),
            py::arg("buckets"), py::kw_only(), py::arg("merge_buckets"), py::arg("token_budget"),
-           py::arg("max_batch_size"), py::arg("batch_size_multiple"),
-           py::arg("pad_to_multiple_of"), py::arg("max_length"), py::arg("composition"),
-           py::arg("window"), py::arg("order"), py::arg("jitter"), py::arg("accumulation_steps"),
-           py::arg("shuffle"), py::arg("seed"), py::arg("too_long"), py::arg("empty"),
-           py::arg("num_threads"), py::arg("force_wide") = false)
+           py::arg("max_batch_size"), py::arg("batch_size_multiple"), py::arg("pad_to_multiple_of"),
+           py::arg("max_length"), py::arg("composition"), py::arg("window"), py::arg("order"),
+           py::arg("jitter"), py::arg("accumulation_steps"), py::arg("shuffle"), py::arg("seed"),
+           py::arg("too_long"), py::arg("empty"), py::arg("num_threads"),
+           py::arg("force_wide") = false)
       .def_property_readonly("edges", &Planner::edges)
       .def_property_readonly(
           "removed",

@@ -12,7 +12,7 @@
 namespace evenstride {
 namespace {
 
-constexpr std::uint64_t kTableSize = std::uint64_t{1} << 16;
+constexpr std::uint64_t kMostTabled = std::uint64_t{1} << 16;
 constexpr std::size_t kBlock = 256;
 constexpr std::size_t kMaxBuckets = 32'000;  // Buckets and classes fit 16 bits, with a sign.
 
@@ -40,22 +40,23 @@ template <class T>
       const std::string range =
           limits.pad_to_multiple_of == 1
               ? "in [0, 2**63)"
-              : "in [0, " + std::to_string(length_end) + ") for pad_to_multiple_of = " +
-                    std::to_string(limits.pad_to_multiple_of);
+              : "in [0, " + std::to_string(length_end) +
+                    ") for pad_to_multiple_of = " + std::to_string(limits.pad_to_multiple_of);
       throw std::invalid_argument(where + range + ", but is " + std::to_string(lengths[i]) + ".");
     }
     if (length == 0 && admission.empty == Empty::kError) {
-      throw std::invalid_argument(where +
-                                  "at least 1, but is 0; pass empty='keep' to count it as one token, "
-                                  "or empty='drop' to leave it out.");
+      throw std::invalid_argument(
+          where +
+          "at least 1, but is 0; pass empty='keep' to count it as one token, "
+          "or empty='drop' to leave it out.");
     }
     if (length >= end && admission.too_long == TooLong::kError) {
       const std::string bound = end - 1 == admission.max_length
                                     ? "max_length = " + std::to_string(admission.max_length)
                                     : std::to_string(end - 1);
-      throw std::invalid_argument(where + "in [0, " + bound + "] for token_budget = " +
-                                  std::to_string(limits.token_budget) + ", but is " +
-                                  std::to_string(length) +
+      throw std::invalid_argument(where + "in [0, " + bound +
+                                  "] for token_budget = " + std::to_string(limits.token_budget) +
+                                  ", but is " + std::to_string(length) +
                                   "; pass too_long='drop' to leave such samples out, or "
                                   "too_long='alone' to give each a batch of its own.");
     }
@@ -69,41 +70,65 @@ struct Counts {
   bool out_of_range = false;
 };
 
+// Counts samples and tokens of short samples in one 64-bit number each: one addition a sample.
+class PackedCounters {
+ public:
+  static constexpr std::size_t kMostSamples = std::size_t{1}
+                                              << 16;  // Between two calls of `flush`.
+
+  explicit PackedCounters(const Classes& classes)
+      : table_(classes.table()), counters_(classes.num_classes() * kLanes) {}
+
+  // Returns the class of the sample. Precondition: length < table().size().
+  std::size_t add(std::uint64_t length, std::size_t lane) {
+    const std::size_t label = table_[static_cast<std::size_t>(length)];
+    counters_[label * kLanes + lane % kLanes] += (std::uint64_t{1} << kTokenBits) + length;
+    return label;
+  }
+
+  void flush(std::vector<Amount>& to) {
+    for (std::size_t i = 0; i < counters_.size(); ++i) {
+      Amount& amount = to[i / kLanes];
+      amount.samples += counters_[i] >> kTokenBits;
+      amount.tokens = add_saturating(amount.tokens, counters_[i] & kTokenMask);
+      counters_[i] = 0;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLanes = 4;  // One counter alone would wait for its own last store.
+  static constexpr int kTokenBits = 40;
+  static constexpr std::uint64_t kTokenMask = (std::uint64_t{1} << kTokenBits) - 1;
+
+  std::span<const std::uint16_t> table_;
+  std::vector<std::uint64_t> counters_;
+};
+
 template <class T>
 Counts count_part(std::span<const T> lengths, const Classes& classes, std::uint64_t length_end) {
-  // Four counters a class, taken in turn: one alone would wait for its own last store.
-  constexpr std::size_t kLanes = 4;
-  std::vector<std::uint64_t> samples(classes.num_classes() * kLanes);
-  std::vector<std::uint64_t> tokens(classes.num_classes() * kLanes);
-  std::vector<std::uint64_t> longest(classes.num_classes());
   Counts counts;
-  std::size_t i = 0;
-  for (const T value : lengths) {
-    const auto length = static_cast<std::uint64_t>(value);
-    if (length >= length_end) {
-      counts.out_of_range = true;
-      return counts;
-    }
-    const std::size_t label = classes(length);
-    const std::size_t slot = label * kLanes + i++ % kLanes;
-    ++samples[slot];
-    if constexpr (sizeof(T) == 8) {
-      tokens[slot] = add_saturating(tokens[slot], length);
-    } else {
-      tokens[slot] += length;
-    }
-    longest[label] = std::max(longest[label], length);
-  }
   counts.classes.resize(classes.num_classes());
-  for (std::size_t label = 0; label < classes.num_classes(); ++label) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      counts.classes[label].samples += samples[label * kLanes + lane];
-      counts.classes[label].tokens =
-          add_saturating(counts.classes[label].tokens, tokens[label * kLanes + lane]);
+  PackedCounters short_samples(classes);
+  for (std::size_t begin = 0; begin < lengths.size(); begin += PackedCounters::kMostSamples) {
+    const std::size_t end = std::min(lengths.size(), begin + PackedCounters::kMostSamples);
+    std::uint64_t longest = counts.longest;
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto length = static_cast<std::uint64_t>(lengths[i]);
+      std::size_t label = 0;
+      if (length < classes.table().size()) {
+        label = short_samples.add(length, i);
+      } else if (length < length_end) {
+        label = classes(length);
+        counts.classes[label].samples += 1;
+        counts.classes[label].tokens = add_saturating(counts.classes[label].tokens, length);
+      } else {
+        counts.out_of_range = true;
+        return counts;
+      }
+      longest = std::max(longest, label <= classes.alone() ? length : 0);
     }
-    if (label <= classes.alone()) {
-      counts.longest = std::max(counts.longest, longest[label]);
-    }
+    counts.longest = longest;
+    short_samples.flush(counts.classes);
   }
   return counts;
 }
@@ -160,24 +185,25 @@ std::vector<std::uint64_t> merge_edges(std::span<const std::uint64_t> inner_edge
 }
 
 Classes::Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limits,
-                 const Admission& admission)
+                 const Admission& admission, std::size_t num_samples)
     : inner_edges_(std::move(inner_edges)),
       admitted_end_(end_of_admitted(limits, admission.max_length)) {
   check_edges(inner_edges_);
   too_long_class_ = admission.too_long == TooLong::kAlone ? alone() : too_long();
   empty_class_ = admission.empty == Empty::kKeep ? 0 : empty();
-  table_.resize(kTableSize);
+  const std::uint64_t table_size = std::clamp<std::uint64_t>(num_samples, 1, kMostTabled);
+  table_.resize(static_cast<std::size_t>(table_size));
   // Writes runs rather than looking up each length: 64 buckets would cost more than small plans.
   std::uint64_t begin = 0;
   for (std::size_t bucket = 0; bucket < num_buckets(); ++bucket) {
     const std::uint64_t end =
-        std::min(kTableSize, bucket < inner_edges_.size() ? inner_edges_[bucket] : kTableSize);
+        std::min(table_size, bucket < inner_edges_.size() ? inner_edges_[bucket] : table_size);
     std::fill(table_.begin() + static_cast<std::ptrdiff_t>(begin),
               table_.begin() + static_cast<std::ptrdiff_t>(end),
               static_cast<std::uint16_t>(bucket));
     begin = end;
   }
-  const std::uint64_t first_too_long = std::min(kTableSize, admitted_end_);
+  const std::uint64_t first_too_long = std::min(table_size, admitted_end_);
   std::fill(table_.begin() + static_cast<std::ptrdiff_t>(first_too_long), table_.end(),
             static_cast<std::uint16_t>(too_long_class_));
   table_[0] = static_cast<std::uint16_t>(search(0));
@@ -212,7 +238,8 @@ Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& 
         team.for_each(num_parts, [&](std::size_t part, int) {
           const std::size_t begin = part_begin(values.size(), part, num_parts);
           const std::size_t end = part_begin(values.size(), part + 1, num_parts);
-          parts[part] = count_part(values.subspan(begin, end - begin), classes, end_of_lengths(limits));
+          parts[part] =
+              count_part(values.subspan(begin, end - begin), classes, end_of_lengths(limits));
         });
         const bool bad = std::any_of(parts.begin(), parts.end(), [&](const Counts& part) {
           return part.out_of_range ||
@@ -241,9 +268,9 @@ Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& 
     found.admitted.tokens = add_saturating(found.admitted.tokens, found.classes[label].tokens);
   }
   if (found.admitted.samples == 0) {
-    throw std::invalid_argument("`lengths` must leave at least 1 sample, but 0 samples are left of " +
-                                std::to_string(num_samples(lengths)) + " (" +
-                                samples_removed(found, classes) + ").");
+    throw std::invalid_argument(
+        "`lengths` must leave at least 1 sample, but 0 samples are left of " +
+        std::to_string(num_samples(lengths)) + " (" + samples_removed(found, classes) + ").");
   }
   return found;
 }

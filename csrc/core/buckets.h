@@ -28,15 +28,17 @@ struct Admission {
   Empty empty = Empty::kKeep;
 };
 
-// Returns the end of the lengths that are not too long: lengths in [0, end) are at most `max_length`
-// and their width fits the budget. Precondition: the budget is at least `pad_to_multiple_of`.
+// Returns the end of the lengths that are not too long: lengths in [0, end) are at most
+// `max_length` and their width fits the budget. Precondition: the budget is at least
+// `pad_to_multiple_of`.
 [[nodiscard]] std::uint64_t end_of_admitted(const FillLimits& limits,
                                             std::uint64_t max_length) noexcept;
 
 // Returns the end of the lengths that can be planned at all: their widths are below 2^63.
 [[nodiscard]] std::uint64_t end_of_lengths(const FillLimits& limits) noexcept;
 
-// Throws std::invalid_argument if the edges do not strictly increase from at least 1, or are too many.
+// Throws std::invalid_argument if the edges do not strictly increase from at least 1, or are too
+// many.
 void check_edges(std::span<const std::uint64_t> inner_edges);
 
 // Returns edges in which every `merge_buckets` adjacent buckets, from the shortest up, are one.
@@ -47,9 +49,10 @@ void check_edges(std::span<const std::uint64_t> inner_edges);
 // no bucket. Bucket k holds edges[k] <= length < edges[k + 1], as numpy.digitize has it.
 class Classes {
  public:
-  // Throws as check_edges does.
+  // Throws as check_edges does. `num_samples` is how many will be looked up, roughly: the table of
+  // the shortest lengths is not made larger than would repay. O(num_samples), and at most O(2^16).
   Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limits,
-          const Admission& admission);
+          const Admission& admission, std::size_t num_samples);
 
   [[nodiscard]] std::size_t num_buckets() const noexcept { return inner_edges_.size() + 1; }
   [[nodiscard]] std::size_t num_classes() const noexcept { return num_buckets() + 3; }
@@ -60,7 +63,7 @@ class Classes {
     return inner_edges_;
   }
 
-  // Returns the class of a sample. O(1) below 2^16, else O(log num_buckets). Thread-safe.
+  // Returns the class of a sample. O(1) in the table, else O(log num_buckets). Thread-safe.
   [[nodiscard]] std::size_t operator()(std::uint64_t length) const noexcept {
     return length < table_.size() ? table_[static_cast<std::size_t>(length)] : search(length);
   }
@@ -89,21 +92,22 @@ struct Amount {
 
 // What one pass over the lengths finds.
 struct Survey {
-  std::vector<Amount> classes;  // One a class of `Classes`.
+  std::vector<Amount> classes;              // One a class of `Classes`.
   std::vector<std::uint64_t> part_samples;  // parts x classes: samples of a class in a part.
   std::uint64_t longest = 0;                // Of all samples that are in a bucket or alone.
   Amount admitted;                          // In a bucket or alone.
 };
 
-// Returns the first sample of part `part` when `samples` are cut into `num_parts` parts. Parts begin
-// at multiples of 256, so that what is drawn for a block of samples does not depend on the cut.
+// Returns the first sample of part `part` when `samples` are cut into `num_parts` parts. Parts
+// begin at multiples of 256, so that what is drawn for a block of samples does not depend on the
+// cut.
 [[nodiscard]] std::size_t part_begin(std::size_t samples, std::size_t part, std::size_t num_parts);
 
 // Counts the samples of each class, in as many parts as the team has members.
 //
 // Throws std::invalid_argument for the first sample, in order, that is not in [0, end_of_lengths),
 // too long where that is an error, or empty where that is one; and if no sample is admitted.
-[[nodiscard]] Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& limits,
-                            const Admission& admission, Team& team);
+[[nodiscard]] Survey survey(const Lengths& lengths, const Classes& classes,
+                            const FillLimits& limits, const Admission& admission, Team& team);
 
 }  // namespace evenstride

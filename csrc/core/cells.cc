@@ -28,7 +28,8 @@ EVENSTRIDE_CLONES void draw(Stream stream, std::uint64_t first, std::uint64_t* o
 
 std::uint32_t bits_for(std::uint64_t samples, std::size_t cell_samples) {
   const std::uint64_t cells = (samples + cell_samples - 1) / cell_samples;
-  const auto bits = static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(1, cells) - 1));
+  const auto bits =
+      static_cast<std::uint32_t>(std::bit_width(std::max<std::uint64_t>(1, cells) - 1));
   return std::min(kDrawBits, bits);
 }
 
@@ -91,8 +92,8 @@ void Cells<Entry>::expect(const Survey& survey, const Grouping& grouping) {
         std::uint64_t room = samples;
         if (bits > 0) {
           const double mean = std::ldexp(static_cast<double>(samples), -static_cast<int>(bits));
-          room = std::min(samples, static_cast<std::uint64_t>(
-                                       mean + grouping.slack * (std::sqrt(mean) + 5.0)));
+          room = std::min(
+              samples, static_cast<std::uint64_t>(mean + grouping.slack * (std::sqrt(mean) + 5.0)));
         }
         segments_.push_back({.begin = 0, .capacity = static_cast<std::size_t>(room), .count = 0});
       }
@@ -113,11 +114,25 @@ void Cells<Entry>::lay_out(Workspace& workspace) {
 }
 
 // Where the samples of a class go: cell first_cell + (draw >> shift), for a draw of kDrawBits bits.
-struct Target {
-  static constexpr std::uint32_t kNoCell = (std::uint32_t{1} << 27) - 1;
+// In one number, so that the table of all lengths stays small.
+class Target {
+ public:
+  Target() = default;
+  Target(std::size_t first_cell, std::uint32_t shift)
+      : bits_(static_cast<std::uint32_t>(first_cell) << kShiftBits | shift) {}
 
-  std::uint32_t first_cell : 27;
-  std::uint32_t shift : 5;
+  [[nodiscard]] static Target nowhere() { return {kNoCell, 0}; }
+  [[nodiscard]] bool is_nowhere() const { return bits_ >> kShiftBits == kNoCell; }
+  [[nodiscard]] std::uint32_t cell(std::uint64_t draw) const {
+    const auto lowest = static_cast<std::uint32_t>(draw & ((1U << kDrawBits) - 1));
+    return (bits_ >> kShiftBits) + (lowest >> (bits_ & ((1U << kShiftBits) - 1)));
+  }
+
+ private:
+  static constexpr std::uint32_t kShiftBits = 5;
+  static constexpr std::uint32_t kNoCell = ~std::uint32_t{0} >> kShiftBits;
+
+  std::uint32_t bits_ = 0;
 };
 
 // Calls visit(cell, length, index) for each sample of a part, by index.
@@ -129,9 +144,8 @@ void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
   std::vector<Target> targets;
   for (const std::size_t group : grouping.group_of_class) {
     targets.push_back(group == Grouping::kNowhere
-                          ? Target{Target::kNoCell, kDrawBits}
-                          : Target{static_cast<std::uint32_t>(group_begins_[group]),
-                                   kDrawBits - group_bits_[group]});
+                          ? Target::nowhere()
+                          : Target(group_begins_[group], kDrawBits - group_bits_[group]));
   }
   // One look-up a sample instead of two; the lengths that come often stay in the nearest cache.
   std::vector<Target> target_of(classes.table().size());
@@ -142,9 +156,8 @@ void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
   const auto visit_sample = [&](std::size_t index, std::uint64_t draws) {
     const auto length = static_cast<std::uint64_t>(lengths[index]);
     const Target target = length < table_size ? table[length] : targets[classes(length)];
-    if (target.first_cell != Target::kNoCell) {
-      visit(target.first_cell + (static_cast<std::uint32_t>(draws & 0xFFFF) >> target.shift),
-            length, index);
+    if (!target.is_nowhere()) {
+      visit(target.cell(draws), length, index);
     }
   };
   const std::size_t end = part_begin(lengths.size(), part + 1, num_parts_);
@@ -201,7 +214,8 @@ bool Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
               });
     for (std::size_t cell = 0; cell < num_cells_; ++cell) {
       Segment& room = segment(cell, part);
-      room.count = static_cast<std::size_t>(slots[cell].next - memory_) / sizeof(Entry) - room.begin;
+      room.count =
+          static_cast<std::size_t>(slots[cell].next - memory_) / sizeof(Entry) - room.begin;
     }
     if (!part_fits) {
       fits.store(false, std::memory_order_relaxed);

@@ -48,8 +48,8 @@ struct Grouping {
 // The samples of each group, dealt to its 2^bits cells. A sample draws its cell; together with a
 // shuffle of each cell that is a uniform permutation of the group (Rao 1961; Sandelius 1962).
 //
-// A cell lists its samples by index, whatever the number of threads. Methods are thread-safe but for
-// the memory that they say they use.
+// A cell lists its samples by index, whatever the number of threads. Methods are thread-safe but
+// for the memory that they say they use.
 template <class Entry>
 class Cells {
  public:

@@ -94,7 +94,8 @@ class Completion {
       refilled = all;
       entries = last(refilled);
     }
-    replace(refilled, entries, cut_into(std::span<const Entry>(entries), refilled + missing, limits_));
+    replace(refilled, entries,
+            cut_into(std::span<const Entry>(entries), refilled + missing, limits_));
   }
 
   void remove(std::uint64_t excess, std::uint64_t tail) {
@@ -120,9 +121,9 @@ class Completion {
 
  private:
   std::vector<Entry> last(std::uint64_t batches) const {
-    return samples_of(std::span<const Batch<Entry>>(bucket_.batches)
-                          .last(static_cast<std::size_t>(batches)),
-                      lengths_);
+    return samples_of(
+        std::span<const Batch<Entry>>(bucket_.batches).last(static_cast<std::size_t>(batches)),
+        lengths_);
   }
 
   std::vector<Entry> last_sorted(std::uint64_t batches) const {

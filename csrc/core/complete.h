@@ -9,8 +9,8 @@
 
 namespace evenstride {
 
-// Refills the end of `bucket`, so that it has exactly `wanted` batches besides those of samples that
-// are alone. Every sample stays in one batch, and every batch within the limits.
+// Refills the end of `bucket`, so that it has exactly `wanted` batches besides those of samples
+// that are alone. Every sample stays in one batch, and every batch within the limits.
 //
 // Too few batches: the last max(`tail`, 8 * missing) or so are filled again under budget and
 // max_batch_size both scaled by one factor, the smallest that makes no more than is wanted, and the

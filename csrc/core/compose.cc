@@ -97,8 +97,8 @@ void fill_pool(std::vector<Entry> pool, const ComposeOptions& options, const Len
                FilledBucket<Entry>& bucket) {
   if (options.composition == Composition::kWindow) {
     std::vector<Entry> scratch(pool.size());
-    const std::span<Entry> rest = std::span(pool).subspan(
-        arrange(std::span(pool), std::span(scratch), options));
+    const std::span<Entry> rest =
+        std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options));
     sort_by_length(rest, std::span(scratch), Direction::kUp);
   }
   std::vector<Cut> cuts;
@@ -192,8 +192,7 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   return buckets;
 }
 
-template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>,
-                             const ComposeOptions&);
+template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>, const ComposeOptions&);
 template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&);
 template std::vector<FilledBucket<PackedEntry>> compose(const Lengths&, const Classes&,
                                                         const Survey&, const ComposeOptions&,

@@ -20,9 +20,9 @@ namespace evenstride {
 
 enum class Composition : std::uint8_t {
   kShuffle,  // A uniform permutation of each bucket.
-  kWindow,   // The same, then runs of `window` samples sorted by length, every second one downwards.
-  kFrozen,   // By length, upwards, then by index.
-  kSorted,   // By length, downwards, then by index.
+  kWindow,  // The same, then runs of `window` samples sorted by length, every second one downwards.
+  kFrozen,  // By length, upwards, then by index.
+  kSorted,  // By length, downwards, then by index.
 };
 
 // Returns the composition of this name: 'shuffle', 'window' or 'frozen'. Throws

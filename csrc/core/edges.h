@@ -1,4 +1,4 @@
-// The edges of the buckets that make the fill pad least.
+// The edges of the buckets that make the fill cost least: padded tokens, and few batches.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@ namespace evenstride {
 // [2, longest], each the shortest length of the next bucket, as numpy.digitize reads them. Every
 // bucket holds a sample, and samples of equal width are in one bucket.
 //
-// They minimise the padded tokens of the real fill, as core/edges_cost.h estimates them, over all
-// choices from the cuts of core/edges_candidates.h. Each bucket's last batch counts as if full, so
-// that there are fewer buckets than asked where one more would not pay.
+// They minimise the padded tokens of the real fill and a small overhead for each batch, as
+// core/edges_cost.h estimates them, over all choices from the cuts of core/edges_candidates.h; among
+// equals, the fewest buckets. Each bucket's last batch counts as if full, so that there are fewer
+// buckets than asked where one more would not pay; but as it is where all samples are at most
+// BucketCosts::kFewSamples, and where a bucket's batches have one sample each.
 //
 // The histogram should hold admitted samples only; one that is wider than the budget counts as a
 // batch of its own. The result is the same on every platform and for every size of the team.

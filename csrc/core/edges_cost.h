@@ -25,8 +25,8 @@ struct WidthHistogram {
 // The costs of all buckets of one data set, in units that are fixed by the data set: sums of costs
 // of disjoint buckets are below 2^63. Integers only, so that every platform finds the same edges.
 //
-// A batch costs its padded tokens and an overhead, for a step takes time beyond its tokens: a 64th
-// of the mean batch's padded tokens where all samples are one bucket.
+// A batch costs its padded tokens and an overhead, for a step takes time beyond its tokens: a 128th
+// of the padded tokens of the largest batch that the limits and the data set allow, at least 1.
 //
 // A bucket's samples are represented by `num_draws` of its quantiles, in one pseudo-random order
 // that all buckets share, so that their differences are not noise. They are filled greedily to the
@@ -37,19 +37,20 @@ struct WidthHistogram {
 // exact.
 //
 // Of a data set of at most kFewSamples, a bucket's samples themselves are filled, in many random
-// orders that all buckets share: its cost is the mean, and the last batch counts as it is. There,
-// what is left over decides which samples come together, and a bucket is no more than some batches.
+// orders that all buckets share: its cost is the mean, and the last batch counts as it is. There, a
+// bucket has so few batches that the last one is much of it: to count it as if full would leave
+// samples together that pad each other, for no fewer batches.
 class BucketCosts {
  public:
   static constexpr std::size_t kMaxDraws = 4096;
-  static constexpr std::uint64_t kFewSamples = 64;
+  static constexpr std::uint64_t kFewSamples = 256;
 
   // Preconditions: `histogram` has a sample and outlives this; num_draws is a power of two in
   // [2, kMaxDraws]. O(distinct widths + num_draws).
   BucketCosts(const WidthHistogram& histogram, const FillLimits& limits, std::size_t num_draws);
 
   // Returns the cost of the bucket of widths [first, last), indices into the histogram.
-  // Precondition: first < last <= number of widths. O(num_draws). Thread-safe.
+  // Precondition: first < last <= number of widths. O(num_draws + kFewSamples). Thread-safe.
   [[nodiscard]] std::uint64_t operator()(std::size_t first, std::size_t last) const;
 
   // Returns what that bucket would cost if nothing were padded but each sample to its own width,
@@ -90,7 +91,7 @@ class BucketCosts {
   std::vector<std::uint32_t> first_rank_;     // The first of these ranks that each width has.
   std::vector<std::uint32_t> admitted_;       // How many of the widths admit so many samples.
   LengthBounds bounds_;
-  std::vector<std::vector<Sample>> orders_;   // Of all samples, if they are few.
+  std::vector<std::vector<Sample>> orders_;  // Of all samples, if they are few.
 };
 
 }  // namespace evenstride

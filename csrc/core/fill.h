@@ -21,8 +21,8 @@ struct FillLimits {
   std::uint64_t admitted_end = kUnlimited;  // Samples this long or longer share no batch.
 };
 
-// Returns max(1, longest) rounded up to a multiple of `pad_to_multiple_of`. Precondition: longest is
-// below 2^63, so that the result fits 64 bits.
+// Returns max(1, longest) rounded up to a multiple of `pad_to_multiple_of`. Precondition: longest
+// is below 2^63, so that the result fits 64 bits.
 [[nodiscard]] constexpr std::uint64_t width_of(std::uint64_t longest,
                                                std::uint64_t pad_to_multiple_of) noexcept {
   const std::uint64_t width = std::max<std::uint64_t>(1, longest);
@@ -52,8 +52,9 @@ class LengthBounds {
   // Takes O(min(max_samples, samples of the largest batch)) time, and at most 4,096 divisions.
   LengthBounds(const FillLimits& limits, std::size_t max_samples) : limits_(limits) {
     constexpr std::uint64_t kMostTabled = 4096;
-    const std::uint64_t largest = std::min(
-        limits.max_batch_size, std::max<std::uint64_t>(1, limits.token_budget / limits.pad_to_multiple_of));
+    const std::uint64_t largest =
+        std::min(limits.max_batch_size,
+                 std::max<std::uint64_t>(1, limits.token_budget / limits.pad_to_multiple_of));
     const std::uint64_t tabled = std::min({largest + 1, std::uint64_t{max_samples}, kMostTabled});
     bounds_ = {0, kUnlimited};  // Any sample may be alone.
     for (std::uint64_t samples = 2; samples <= tabled; ++samples) {
@@ -76,8 +77,8 @@ class LengthBounds {
       return 0;
     }
     // Division, because samples * width can overflow.
-    const std::uint64_t widest = limits_.token_budget / samples / limits_.pad_to_multiple_of *
-                                 limits_.pad_to_multiple_of;
+    const std::uint64_t widest =
+        limits_.token_budget / samples / limits_.pad_to_multiple_of * limits_.pad_to_multiple_of;
     return widest == 0 ? 0 : std::min(widest + 1, limits_.admitted_end);
   }
 

@@ -9,11 +9,10 @@
 namespace evenstride {
 
 // A view of one length a sample. Nothing is copied; the memory must outlive the view.
-using Lengths =
-    std::variant<std::span<const std::uint8_t>, std::span<const std::uint16_t>,
-                 std::span<const std::uint32_t>, std::span<const std::uint64_t>,
-                 std::span<const std::int8_t>, std::span<const std::int16_t>,
-                 std::span<const std::int32_t>, std::span<const std::int64_t>>;
+using Lengths = std::variant<std::span<const std::uint8_t>, std::span<const std::uint16_t>,
+                             std::span<const std::uint32_t>, std::span<const std::uint64_t>,
+                             std::span<const std::int8_t>, std::span<const std::int16_t>,
+                             std::span<const std::int32_t>, std::span<const std::int64_t>>;
 
 // Returns the number of samples.
 [[nodiscard]] inline std::size_t num_samples(const Lengths& lengths) {

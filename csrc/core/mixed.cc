@@ -59,7 +59,8 @@ std::uint64_t MixedEpoch<Entry>::batches_of(std::size_t begin, std::size_t end) 
   return count_batches(std::span<const Entry>(sorted), limits);
 }
 
-// Returns the largest end, at most `end`, such that samples [begin, end) make at most `max_batches`.
+// Returns the largest end, at most `end`, such that samples [begin, end) make at most
+// `max_batches`.
 template <class Entry>
 std::size_t MixedEpoch<Entry>::largest_end(std::size_t begin, std::size_t end,
                                            std::uint64_t max_batches) const {
@@ -113,10 +114,9 @@ Settlement MixedEpoch<Entry>::settle() const {
 template <class Entry>
 Settlement MixedEpoch<Entry>::settle_on(std::uint64_t steps) const {
   if (steps % options_.accumulation_steps != 0) {
-    throw std::invalid_argument(
-        "`steps_per_epoch` must be a multiple of accumulation_steps = " +
-        std::to_string(options_.accumulation_steps) + " for order='mixed', but is " +
-        std::to_string(steps) + ".");
+    throw std::invalid_argument("`steps_per_epoch` must be a multiple of accumulation_steps = " +
+                                std::to_string(options_.accumulation_steps) +
+                                " for order='mixed', but is " + std::to_string(steps) + ".");
   }
   const std::uint64_t fewest = batches_of(0, entries_.size());
   const std::vector<BucketRange> all{{fewest, entries_.size()}};
@@ -127,8 +127,8 @@ Settlement MixedEpoch<Entry>::settle_on(std::uint64_t steps) const {
 // beyond that end found no place.
 //
 // A step takes what is due for an even deal, if it can. One with long samples cannot, and passes
-// some on; so that this is made up for before the end, steps deal ahead as far as they have room, by
-// up to kMostAhead steps' samples, and let that melt away over the last steps.
+// some on; so that this is made up for before the end, steps deal ahead as far as they have room,
+// by up to kMostAhead steps' samples, and let that melt away over the last steps.
 template <class Entry>
 std::vector<std::size_t> MixedEpoch<Entry>::deal(std::uint64_t num_steps) const {
   constexpr std::uint64_t kMostAhead = 8;
@@ -204,8 +204,7 @@ Steps<Entry> MixedEpoch<Entry>::form(const Settlement& settlement, Team& team) {
   if (begins.back() < entries_.size()) {
     for (std::size_t together = 1;; together = std::min(all, 2 * together)) {
       whole = all - together;
-      if (together == all ||
-          batches_of(begins[whole], entries_.size()) <= wanted - whole * group) {
+      if (together == all || batches_of(begins[whole], entries_.size()) <= wanted - whole * group) {
         break;
       }
     }

@@ -24,9 +24,10 @@ struct MixedOptions {
 //
 // An optimizer step is accumulation_steps * num_replicas batches (the last one may be shorter). Its
 // samples are sorted by length and cut under the budget into that many batches of near-equal cost;
-// batches of near-equal cost form a step, and its steps are shuffled. Samples are dealt to optimizer
-// steps evenly, in drawn order; one that would need too many batches passes its last samples on. If
-// samples are left at the end, as few of the last optimizer steps as will do are sorted together.
+// batches of near-equal cost form a step, and its steps are shuffled. Samples are dealt to
+// optimizer steps evenly, in drawn order; one that would need too many batches passes its last
+// samples on. If samples are left at the end, as few of the last optimizer steps as will do are
+// sorted together.
 template <class Entry>
 class MixedEpoch {
  public:

@@ -53,11 +53,9 @@ PlanOptions checked(const PlanOptions& options) {
   }
   if (options.order == Order::kMixed && options.composition != Composition::kShuffle &&
       options.composition != Composition::kSorted) {
-    throw std::invalid_argument("`composition` must be 'shuffle' for order='mixed', but is '" +
-                                std::string(options.composition == Composition::kWindow
-                                                ? "window"
-                                                : "frozen") +
-                                "'.");
+    throw std::invalid_argument(
+        "`composition` must be 'shuffle' for order='mixed', but is '" +
+        std::string(options.composition == Composition::kWindow ? "window" : "frozen") + "'.");
   }
   if (options.num_threads < 1) {
     throw std::invalid_argument("`num_threads` must be at least 1, but is " +
@@ -207,13 +205,13 @@ Planner::Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
                  const PlanOptions& options)
     : lengths_(lengths),
       options_(for_samples(checked(options), num_samples(lengths))),
-      classes_(std::move(inner_edges), options_.limits, options_.admission),
+      classes_(std::move(inner_edges), options_.limits, options_.admission, num_samples(lengths)),
       survey_(survey_in(lengths_, classes_, options_)) {
   // Buckets above the longest sample are no buckets; without them the classes are numbered anew.
   std::vector<std::uint64_t> kept = classes_.inner_edges();
   std::erase_if(kept, [&](std::uint64_t edge) { return edge > survey_.longest; });
   if (kept.size() != classes_.inner_edges().size()) {
-    classes_ = Classes(std::move(kept), options_.limits, options_.admission);
+    classes_ = Classes(std::move(kept), options_.limits, options_.admission, num_samples(lengths));
     survey_ = survey_in(lengths_, classes_, options_);
   }
 }
@@ -287,7 +285,8 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
       Stream::of(options_.seed, options_.composition == Composition::kSorted ? 0 : epoch);
   const auto num_replicas = static_cast<std::size_t>(steps.num_replicas);
   const auto lay_out_steps = [&](Steps<Entry> formed) {
-    using Width = std::conditional_t<sizeof(typename Entry::Index) == 4, std::int32_t, std::int64_t>;
+    using Width =
+        std::conditional_t<sizeof(typename Entry::Index) == 4, std::int32_t, std::int64_t>;
     const std::vector<std::uint32_t> sequence =
         sequence_of(formed, options_, num_replicas, stream.substream(kOrder), team);
     return lay_out<Entry, Width>(std::move(formed), sequence, num_replicas,
@@ -303,7 +302,8 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
       lengths_, classes_, survey_, {options_.composition, options_.window, options_.limits},
       stream.substream(kCompose), workspace_, team);
   const Settlement settled =
-      settlement ? *settlement : settlement_of(std::span<const FilledBucket<Entry>>(buckets), steps, team);
+      settlement ? *settlement
+                 : settlement_of(std::span<const FilledBucket<Entry>>(buckets), steps, team);
   team.for_each(buckets.size(), [&](std::size_t k, int) {
     complete(buckets[k], settled.batches[k] - buckets[k].alone.size(), kTailSteps * num_replicas,
              lengths_, options_.limits);

@@ -71,9 +71,9 @@ struct EpochPlan {
 // A number of buckets, or their inner edges.
 using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
 
-// Returns inner edges: those given, or those that optimal_edges finds for the samples that `options`
-// admit, with every `merge_buckets` adjacent buckets made one. Throws std::invalid_argument for bad
-// edges, options and lengths.
+// Returns inner edges: those given, or those that optimal_edges finds for the samples that
+// `options` admit, with every `merge_buckets` adjacent buckets made one. Throws
+// std::invalid_argument for bad edges, options and lengths.
 [[nodiscard]] std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths,
                                                          const Buckets& buckets,
                                                          std::uint64_t merge_buckets,
@@ -84,8 +84,9 @@ using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
 // Methods may be called from several threads; they wait for one another.
 class Planner {
  public:
-  // Surveys the lengths, which must outlive the planner and not change. Throws std::invalid_argument
-  // for bad edges, options and lengths; all messages name the rule and the value.
+  // Surveys the lengths, which must outlive the planner and not change. Throws
+  // std::invalid_argument for bad edges, options and lengths; all messages name the rule and the
+  // value.
   Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
           const PlanOptions& options);
 
@@ -100,9 +101,9 @@ class Planner {
   // std::invalid_argument if there would be no step, or not as many as `steps` asks for.
   [[nodiscard]] Settlement settle(const StepOptions& steps);
 
-  // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for every
-  // number of threads and on every platform. Without a settlement the epoch is settled by itself,
-  // and throws as `settle` does; else it must come from `settle` with the same `steps`.
+  // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for
+  // every number of threads and on every platform. Without a settlement the epoch is settled by
+  // itself, and throws as `settle` does; else it must come from `settle` with the same `steps`.
   [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
                                const std::optional<Settlement>& settlement = std::nullopt);
 

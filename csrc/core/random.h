@@ -29,7 +29,8 @@ inline constexpr std::uint64_t kGoldenGamma = 0x9E3779B97F4A7C15;
   return static_cast<std::uint64_t>((static_cast<Wide>(a) * b) >> 64);
 }
 
-// An endless sequence of 64-bit draws, fixed by its key. Cheap to copy; every method is thread-safe.
+// An endless sequence of 64-bit draws, fixed by its key. Cheap to copy; every method is
+// thread-safe.
 class Stream {
  public:
   constexpr explicit Stream(std::uint64_t key) noexcept : key_(key) {}

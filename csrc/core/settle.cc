@@ -95,9 +95,10 @@ Settlement settle(std::span<const BucketRange> buckets, const StepOptions& optio
   const std::uint64_t num_batches = total(natural);
   if (options.drop_last) {
     if (num_batches < num_replicas) {
-      throw std::invalid_argument("`drop_last` must leave at least 1 step, but leaves 0: there are " +
-                                  std::to_string(num_batches) + " batches for num_replicas = " +
-                                  std::to_string(num_replicas) + ".");
+      throw std::invalid_argument(
+          "`drop_last` must leave at least 1 step, but leaves 0: there are " +
+          std::to_string(num_batches) +
+          " batches for num_replicas = " + std::to_string(num_replicas) + ".");
     }
     return {.batches = natural, .steps = num_batches / num_replicas, .repeats = 0};
   }
@@ -126,10 +127,11 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
   }
   const std::uint64_t fewest_batches = total(fewest);
   const std::uint64_t most_whole = samples / num_replicas;
-  // What is over is dropped, or made a step: by smaller batches, or by repeats where there are none.
-  const std::uint64_t least =
-      options.drop_last ? std::max<std::uint64_t>(1, fewest_batches / num_replicas)
-                        : (fewest_batches + num_replicas - 1) / num_replicas;
+  // What is over is dropped, or made a step: by smaller batches, or by repeats where there are
+  // none.
+  const std::uint64_t least = options.drop_last
+                                  ? std::max<std::uint64_t>(1, fewest_batches / num_replicas)
+                                  : (fewest_batches + num_replicas - 1) / num_replicas;
   const std::uint64_t most = options.drop_last ? most_whole : std::max(least, most_whole);
   if (most == 0) {
     throw std::invalid_argument("`drop_last` must leave at least 1 step, but leaves 0: there are " +

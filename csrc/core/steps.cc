@@ -25,7 +25,7 @@ struct Mixture {
 
 // The steps of one label: runs of one bucket's batches, then mixed ones.
 struct LabelledSteps {
-  std::size_t first_batch = 0;     // Of the runs, in the bucket's batches.
+  std::size_t first_batch = 0;  // Of the runs, in the bucket's batches.
   std::size_t num_runs = 0;
   std::vector<std::size_t> mixed;  // Where each mixed step begins in the mixture.
 };
@@ -85,7 +85,8 @@ class Former {
         carried.append(own.first(first), k);
         add_mixed_steps(std::exchange(carried, {}));
       }
-      const std::size_t rest = carried.size() > 0 ? own.size() : (own.size() - first) % num_replicas_;
+      const std::size_t rest =
+          carried.size() > 0 ? own.size() : (own.size() - first) % num_replicas_;
       add_runs(k, first, (own.size() - first - rest) / num_replicas_);
       carried.append(own.last(rest), k);
     }

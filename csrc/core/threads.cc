@@ -11,7 +11,8 @@
 namespace evenstride {
 namespace {
 
-// A loop follows the last one within microseconds, a wake-up costs tens of them: look a while first.
+// A loop follows the last one within microseconds, a wake-up costs tens of them: look a while
+// first.
 constexpr int kLooks = 4000;
 
 void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {

@@ -15,7 +15,8 @@ namespace evenstride {
 // Returns how many processors this process may run on, at least 1.
 [[nodiscard]] int available_processors();
 
-// The caller's thread and `num_threads - 1` helpers, which wait between loops and end with the team.
+// The caller's thread and `num_threads - 1` helpers, which wait between loops and end with the
+// team.
 class Team {
  public:
   // Precondition: num_threads >= 1. The team is smaller where the system grants fewer threads.

@@ -63,7 +63,7 @@ TEST(Buckets, ClassesAreThoseOfAPlainScan) {
     const Values edges = testing::random_edges(random, 12, longest);
     const FillLimits limits = testing::random_limits(random, random.between(1, longest));
     const Admission admission = random_admission(random, longest);
-    const Classes classes(edges, limits, admission);
+    const Classes classes(edges, limits, admission, random.below(3 * longest));
     ASSERT_EQ(classes.num_buckets(), edges.size() + 1);
     ASSERT_EQ(classes.num_classes(), edges.size() + 4);
     Values lengths = testing::random_lengths(random, 200, longest);
@@ -84,10 +84,12 @@ TEST(Buckets, ClassesAreRightWhereTheTableEnds) {
       for (const std::uint64_t max_length : around) {
         const FillLimits limits = {.token_budget = budget};
         const Admission admission = {.max_length = max_length, .too_long = TooLong::kDrop};
-        const Classes classes({edge}, limits, admission);
-        ASSERT_EQ(classes.table().size(), 65'536U);
-        for (const std::uint64_t length : around) {
-          ASSERT_EQ(classes(length), class_by_definition(length, {edge}, limits, admission));
+        for (const std::size_t num_samples : {65'535U, 65'536U, 1'000'000U}) {
+          const Classes classes({edge}, limits, admission, num_samples);
+          ASSERT_EQ(classes.table().size(), std::min<std::size_t>(num_samples, 65'536));
+          for (const std::uint64_t length : around) {
+            ASSERT_EQ(classes(length), class_by_definition(length, {edge}, limits, admission));
+          }
         }
       }
     }
@@ -99,11 +101,22 @@ TEST(Buckets, TheEndOfAdmittedLengthsIsTheFirstThatIsTooLong) {
   for (int trial = 0; trial < 2000; ++trial) {
     const FillLimits limits = testing::random_limits(random, random.between(1, 1000));
     const Admission admission = random_admission(random, 1000);
-    const std::uint64_t end = admitted_end(limits, admission.max_length);
+    const std::uint64_t end = end_of_admitted(limits, admission.max_length);
     ASSERT_TRUE(is_too_long(end, limits, admission));
     ASSERT_FALSE(is_too_long(end - 1, limits, admission));
   }
-  EXPECT_EQ(admitted_end({.token_budget = kTop}, kUnlimited), kTop + 1);
+  EXPECT_EQ(end_of_admitted({.token_budget = kTop}, kUnlimited), kTop + 1);
+}
+
+TEST(Buckets, TheEndOfLengthsIsTheFirstWhoseWidthIsNotBelow2ToThe63) {
+  Random random(6);
+  for (int trial = 0; trial < 1000; ++trial) {
+    const FillLimits limits = {.token_budget = kTop,
+                               .pad_to_multiple_of = random.between(1, kTop >> random.below(63))};
+    const std::uint64_t end = end_of_lengths(limits);
+    ASSERT_TRUE(testing::padded_tokens(1, end, limits) > kTop);
+    ASSERT_TRUE(testing::padded_tokens(1, end - 1, limits) <= kTop);
+  }
 }
 
 TEST(Buckets, EveryFewAdjacentBucketsAreMerged) {
@@ -120,9 +133,7 @@ TEST(Buckets, EveryFewAdjacentBucketsAreMerged) {
 }
 
 TEST(Buckets, BadEdgesAreNamed) {
-  const auto message = [](const Values& edges) {
-    return message_of([&] { check_edges(edges); });
-  };
+  const auto message = [](const Values& edges) { return message_of([&] { check_edges(edges); }); };
   EXPECT_EQ(message({}), "nothing was thrown");
   EXPECT_EQ(message({1, 2, kTop}), "nothing was thrown");
   EXPECT_EQ(message({0, 5}),
@@ -170,16 +181,16 @@ TEST(Buckets, PartsBeginAtMultiplesOf256AndCoverAllSamples) {
 }
 
 template <class T>
-void expect_survey_by_definition(Random& random, int num_threads) {
+void expect_survey_by_definition(Random& random, std::size_t size, int num_threads) {
   const std::uint64_t most = std::min<std::uint64_t>(
       static_cast<std::uint64_t>(std::numeric_limits<T>::max()), std::uint64_t{1} << 40);
   const std::uint64_t longest = random.between(1, most);
-  const Values values = testing::random_lengths(random, random.between(1, 3000), longest);
+  const Values values = testing::random_lengths(random, size, longest);
   const std::vector<T> lengths(values.begin(), values.end());
   const Values edges = testing::random_edges(random, 8, longest);
   const FillLimits limits = testing::random_limits(random, random.between(1, longest));
   const Admission admission = random_admission(random, longest);
-  const Classes classes(edges, limits, admission);
+  const Classes classes(edges, limits, admission, random.between(1, 2000));
   Survey expected;
   expected.classes.resize(classes.num_classes());
   for (const std::uint64_t length : values) {
@@ -194,9 +205,8 @@ void expect_survey_by_definition(Random& random, int num_threads) {
   }
   Team team(num_threads);
   if (expected.admitted.samples == 0) {
-    EXPECT_THROW(
-        (void)survey(std::span<const T>(lengths), classes, limits, admission, team),
-        std::invalid_argument);
+    EXPECT_THROW((void)survey(std::span<const T>(lengths), classes, limits, admission, team),
+                 std::invalid_argument);
     return;
   }
   const Survey found = survey(std::span<const T>(lengths), classes, limits, admission, team);
@@ -223,35 +233,59 @@ TEST(Buckets, ASurveyCountsEveryClassInEveryTypeAndPart) {
   Random random(4);
   for (int trial = 0; trial < 40; ++trial) {
     for (const int num_threads : {1, 2, 3, 5}) {
-      expect_survey_by_definition<std::uint8_t>(random, num_threads);
-      expect_survey_by_definition<std::uint16_t>(random, num_threads);
-      expect_survey_by_definition<std::uint32_t>(random, num_threads);
-      expect_survey_by_definition<std::uint64_t>(random, num_threads);
-      expect_survey_by_definition<std::int8_t>(random, num_threads);
-      expect_survey_by_definition<std::int16_t>(random, num_threads);
-      expect_survey_by_definition<std::int32_t>(random, num_threads);
-      expect_survey_by_definition<std::int64_t>(random, num_threads);
+      const std::size_t size = random.between(1, 3000);
+      expect_survey_by_definition<std::uint8_t>(random, size, num_threads);
+      expect_survey_by_definition<std::uint16_t>(random, size, num_threads);
+      expect_survey_by_definition<std::uint32_t>(random, size, num_threads);
+      expect_survey_by_definition<std::uint64_t>(random, size, num_threads);
+      expect_survey_by_definition<std::int8_t>(random, size, num_threads);
+      expect_survey_by_definition<std::int16_t>(random, size, num_threads);
+      expect_survey_by_definition<std::int32_t>(random, size, num_threads);
+      expect_survey_by_definition<std::int64_t>(random, size, num_threads);
     }
   }
+}
+
+// Counts are gathered in blocks of 65,536 samples.
+TEST(Buckets, ASurveyCountsMoreSamplesThanABlockHas) {
+  Random random(7);
+  for (const std::size_t size : {65'535U, 65'536U, 65'537U, 300'000U}) {
+    expect_survey_by_definition<std::uint16_t>(random, size, 1);
+    expect_survey_by_definition<std::uint32_t>(random, size, 2);
+    expect_survey_by_definition<std::int64_t>(random, size, 3);
+  }
+  const std::vector<std::uint16_t> longest(200'000, 65'534);
+  const FillLimits limits = {.token_budget = 100'000};
+  const Classes classes({}, limits, {}, longest.size());
+  Team team(1);
+  const Survey found = survey(std::span<const std::uint16_t>(longest), classes, limits, {}, team);
+  EXPECT_EQ(found.admitted.samples, 200'000U);
+  EXPECT_EQ(found.admitted.tokens, std::uint64_t{200'000} * 65'534);
 }
 
 template <class T = std::int64_t>
 std::string survey_message(const std::vector<T>& lengths, const FillLimits& limits,
                            const Admission& admission, int num_threads = 1) {
-  const Classes classes({}, limits, admission);
+  const Classes classes({}, limits, admission, lengths.size());
   Team team(num_threads);
   return message_of(
       [&] { (void)survey(std::span<const T>(lengths), classes, limits, admission, team); });
 }
 
 TEST(Buckets, ASurveyNamesTheRuleAndTheValue) {
-  const FillLimits limits = {.token_budget = 100, .pad_to_multiple_of = 8};
-  EXPECT_EQ(survey_message({5, -3}, limits, {}),
+  const FillLimits unpadded = {.token_budget = 100};
+  const Admission alone = {.too_long = TooLong::kAlone};
+  EXPECT_EQ(survey_message({5, -3}, unpadded, {}),
             "`lengths[1]` must be in [0, 2**63), but is -3.");
-  EXPECT_EQ(survey_message<std::int8_t>({5, -128}, limits, {}),
+  EXPECT_EQ(survey_message<std::int8_t>({5, -128}, unpadded, {}),
             "`lengths[1]` must be in [0, 2**63), but is -128.");
-  EXPECT_EQ(survey_message<std::uint64_t>({kTop + 1}, limits, {.too_long = TooLong::kAlone}),
+  EXPECT_EQ(survey_message<std::uint64_t>({kTop + 1}, unpadded, alone),
             "`lengths[0]` must be in [0, 2**63), but is 9223372036854775808.");
+  EXPECT_EQ(survey_message<std::uint64_t>({kTop}, unpadded, alone), "nothing was thrown");
+  const FillLimits limits = {.token_budget = 100, .pad_to_multiple_of = 8};
+  EXPECT_EQ(survey_message<std::uint64_t>({kTop}, limits, alone),
+            "`lengths[0]` must be in [0, 9223372036854775801) for pad_to_multiple_of = 8, but is "
+            "9223372036854775807.");
   EXPECT_EQ(survey_message({1, 2, 97}, limits, {}),
             "`lengths[2]` must be in [0, 96] for token_budget = 100, but is 97; pass "
             "too_long='drop' to leave such samples out, or too_long='alone' to give each a batch "
@@ -295,7 +329,7 @@ TEST(Buckets, TokensSaturate) {
   for (const int num_threads : {1, 3}) {
     const Values lengths(1000, kTop);
     const FillLimits limits = {.token_budget = kTop};
-    const Classes classes({1}, limits, {});
+    const Classes classes({1}, limits, {}, lengths.size());
     Team team(num_threads);
     const Survey found = survey(testing::view(lengths), classes, limits, {}, team);
     EXPECT_EQ(found.classes[1].tokens, kUnlimited);

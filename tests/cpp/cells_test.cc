@@ -34,7 +34,7 @@ struct Deal {
   Grouping grouping;
   Stream stream{0};
 
-  [[nodiscard]] Classes classes() const { return {edges, limits, admission}; }
+  [[nodiscard]] Classes classes() const { return {edges, limits, admission, lengths.size()}; }
 };
 
 Deal random_deal(Random& random, std::size_t most_samples) {

@@ -116,7 +116,8 @@ TEST(Complete, BatchesThatAreNotRefilledAreUntouched) {
         complete(bucket, before.size() + missing, tail, testing::view(lengths), limits);
         const Batches after = testing::indices_of(bucket.batches);
         const std::size_t kept = before.size() - std::max(tail, 8 * missing);
-        ASSERT_TRUE(std::ranges::equal(std::span(before).first(kept), std::span(after).first(kept)));
+        ASSERT_TRUE(
+            std::ranges::equal(std::span(before).first(kept), std::span(after).first(kept)));
       }
     }
   }
@@ -165,9 +166,9 @@ TEST(Complete, RefilledBatchesKeepToTheMultipleWhereTheyCan) {
     FilledBucket<PackedEntry> bucket = filled<PackedEntry>(lengths, limits);
     complete(bucket, wanted, 8, testing::view(lengths), limits);
     ASSERT_TRUE(is_right(bucket, wanted, lengths, limits));
-    EXPECT_TRUE(std::ranges::all_of(bucket.batches,
-                                    [](const auto& batch) { return batch.count % 4 == 0; }))
-        << wanted;
+    EXPECT_TRUE(std::ranges::all_of(bucket.batches, [](const auto& batch) {
+      return batch.count % 4 == 0;
+    })) << wanted;
   }
 }
 
@@ -203,8 +204,9 @@ TEST(CutInto, CutsInTheGivenOrderIntoNearEqualCost) {
       ASSERT_LT(cut.begin, cut.end);
       end = cut.end;
       ASSERT_TRUE(testing::is_allowed(cut.end - cut.begin, cut.longest, limits));
-      ASSERT_EQ(cut.longest, *std::max_element(lengths.begin() + static_cast<std::ptrdiff_t>(cut.begin),
-                                               lengths.begin() + static_cast<std::ptrdiff_t>(end)));
+      ASSERT_EQ(cut.longest,
+                *std::max_element(lengths.begin() + static_cast<std::ptrdiff_t>(cut.begin),
+                                  lengths.begin() + static_cast<std::ptrdiff_t>(end)));
     }
     ASSERT_EQ(end, lengths.size());
   }

@@ -79,6 +79,7 @@ TEST(Compose, SamplesThatAreAloneAreInTheLongestBucketOneByOne) {
     Problem problem = testing::random_problem(random, 300);
     problem.options.composition = kCompositions.at(static_cast<std::size_t>(trial) % 4);
     problem.admission = {.max_length = 20, .too_long = TooLong::kAlone};
+    problem.limit_admission();
     const Composed<WideEntry> composed(problem);
     for (std::size_t k = 0; k < composed.buckets.size(); ++k) {
       const Batches alone = testing::indices_of(composed.buckets[k].alone);
@@ -107,7 +108,8 @@ Problem one_bucket(Composition composition, std::size_t size, std::uint64_t wind
   Random random(4);
   Problem problem;
   problem.lengths = testing::random_lengths(random, size, 300);
-  problem.options = {.composition = composition, .window = window, .limits = {.token_budget = 3000}};
+  problem.options = {
+      .composition = composition, .window = window, .limits = {.token_budget = 3000}};
   problem.stream = Stream(size);
   return problem;
 }
@@ -219,9 +221,8 @@ std::vector<Entry> random_entries(Random& random, std::size_t size) {
 TEST(Arrange, SortsWholeRunsAndLeavesTheRest) {
   Random random(6);
   for (int trial = 0; trial < 500; ++trial) {
-    const ComposeOptions options = {.composition = Composition::kWindow,
-                                    .window = random.between(1, 60),
-                                    .limits = {}};
+    const ComposeOptions options = {
+        .composition = Composition::kWindow, .window = random.between(1, 60), .limits = {}};
     std::vector<PackedEntry> entries = random_entries<PackedEntry>(random, random.below(200));
     std::vector<PackedEntry> expected = entries;
     std::size_t settled = 0;
@@ -235,8 +236,8 @@ TEST(Arrange, SortsWholeRunsAndLeavesTheRest) {
     }
     std::vector<PackedEntry> scratch(entries.size());
     ASSERT_EQ(arrange(std::span(entries), std::span(scratch), options), settled);
-    ASSERT_TRUE(std::ranges::equal(entries, expected, {}, &PackedEntry::index,
-                                   &PackedEntry::index));
+    ASSERT_TRUE(
+        std::ranges::equal(entries, expected, {}, &PackedEntry::index, &PackedEntry::index));
   }
 }
 

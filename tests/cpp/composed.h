@@ -23,7 +23,14 @@ struct Problem {
   Admission admission;
   Stream stream{0};
 
-  [[nodiscard]] Classes classes() const { return {edges, options.limits, admission}; }
+  // Samples above max_length share no batch.
+  void limit_admission() {
+    options.limits.admitted_end = end_of_admitted(options.limits, admission.max_length);
+  }
+
+  [[nodiscard]] Classes classes() const {
+    return {edges, options.limits, admission, lengths.size()};
+  }
 };
 
 inline Problem random_problem(Random& random, std::size_t most_samples) {
@@ -37,6 +44,7 @@ inline Problem random_problem(Random& random, std::size_t most_samples) {
   if (random.one_in(3)) {
     problem.admission.max_length = longest - longest / 8;
     problem.admission.too_long = random.one_in(2) ? TooLong::kAlone : TooLong::kDrop;
+    problem.limit_admission();
   }
   problem.lengths.push_back(1);  // One at least is admitted.
   return problem;
@@ -47,8 +55,8 @@ class Composed {
  public:
   explicit Composed(const Problem& problem, int num_threads = 1)
       : classes_(problem.classes()), team_(num_threads) {
-    found_ = survey(view(problem.lengths), classes_, problem.options.limits, problem.admission,
-                    team_);
+    found_ =
+        survey(view(problem.lengths), classes_, problem.options.limits, problem.admission, team_);
     buckets = compose<Entry>(view(problem.lengths), classes_, found_, problem.options,
                              problem.stream, workspace_, team_);
   }

@@ -71,9 +71,9 @@ TEST(BucketCosts, AreThePaddedTokensOfTheRealFill) {
        {FillLimits{.token_budget = 16384}, FillLimits{.token_budget = 65536, .max_batch_size = 24},
         FillLimits{.token_budget = 32768, .batch_size_multiple = 8},
         FillLimits{.token_budget = 32768,
-        .max_batch_size = 48,
-        .batch_size_multiple = 4,
-        .pad_to_multiple_of = 64}}) {
+                   .max_batch_size = 48,
+                   .batch_size_multiple = 4,
+                   .pad_to_multiple_of = 64}}) {
     const WidthHistogram widths = width_histogram(histogram, limits.pad_to_multiple_of);
     const BucketCosts costs(widths, limits, 4096);
     const std::size_t all = widths.widths.size();

@@ -27,7 +27,8 @@ std::uint64_t fewest_by_search(const Values& lengths, const FillLimits& limits) 
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       longest = std::max(longest, (set >> i & 1) != 0 ? lengths[i] : 0);
     }
-    allowed[set] = testing::is_allowed(static_cast<std::uint64_t>(std::popcount(set)), longest, limits);
+    allowed[set] =
+        testing::is_allowed(static_cast<std::uint64_t>(std::popcount(set)), longest, limits);
   }
   Values fewest(num_sets, kUnlimited);
   fewest[0] = 0;
@@ -53,7 +54,7 @@ TEST(Fewest, NoPartitionHasFewerBatches) {
     const std::uint64_t longest = random.between(1, 12);
     const Values lengths = testing::random_lengths(random, random.between(1, 9), longest);
     const FillLimits limits = testing::random_limits(random, longest);
-    const Classes classes({}, limits, {});
+    const Classes classes({}, limits, {}, lengths.size());
     FillLimits single = limits;
     single.batch_size_multiple = 1;
     ASSERT_EQ(fewest_of(lengths, classes, limits), Values{fewest_by_search(lengths, single)})
@@ -71,7 +72,7 @@ TEST(Fewest, BucketsAreCountedApartAndOthersNot) {
     const Admission admission = {.max_length = random.between(4, 12),
                                  .too_long = random.one_in(2) ? TooLong::kDrop : TooLong::kAlone,
                                  .empty = random.one_in(2) ? Empty::kDrop : Empty::kKeep};
-    const Classes classes(edges, limits, admission);
+    const Classes classes(edges, limits, admission, lengths.size());
     Values expected;
     for (std::size_t k = 0; k < classes.num_buckets(); ++k) {
       Values own;
@@ -99,7 +100,7 @@ TEST(Fewest, CountsOfMillionsAreThoseOfAFill) {
   const std::uint64_t rest = 2'000'000 - 200;
   const std::uint64_t of_three = rest / 300 + 1;
   ASSERT_GT(rest % 300, 2U);
-  EXPECT_EQ(fewest_batches(histogram, Classes({}, limits, {}), limits),
+  EXPECT_EQ(fewest_batches(histogram, Classes({}, limits, {}, 100), limits),
             Values{3334 + of_three + 4 + 3});
 }
 

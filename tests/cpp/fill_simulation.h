@@ -56,10 +56,11 @@ inline double padded_tokens(const LengthHistogram& histogram, const FillLimits& 
   }
   shuffle(std::span(samples), Draws(Stream::of(seed, begin)));
   double padded = 0;
-  fill_all(std::span<const Sample>(samples), LengthBounds(limits, samples.size()), [&](const Cut& cut) {
-    padded += static_cast<double>(cut.end - cut.begin) *
-              static_cast<double>(width_of(cut.longest, limits.pad_to_multiple_of));
-  });
+  fill_all(std::span<const Sample>(samples), LengthBounds(limits, samples.size()),
+           [&](const Cut& cut) {
+             padded += static_cast<double>(cut.end - cut.begin) *
+                       static_cast<double>(width_of(cut.longest, limits.pad_to_multiple_of));
+           });
   return padded;
 }
 

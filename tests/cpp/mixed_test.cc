@@ -66,9 +66,8 @@ class Epochs {
 
 // Returns what is wrong with an epoch, or nothing.
 template <class Entry>
-std::string fault_of(const Problem& problem, const StepOptions& options,
-                     const Settlement& settled, const Steps<Entry>& steps,
-                     const Classes& classes) {
+std::string fault_of(const Problem& problem, const StepOptions& options, const Settlement& settled,
+                     const Steps<Entry>& steps, const Classes& classes) {
   const Batches batches = testing::indices_of(steps.batches);
   if (batches.size() != settled.steps * options.num_replicas) {
     return "wrong number of steps";
@@ -106,8 +105,7 @@ TEST(Mixed, EveryEpochHasTheSettledStepsAndEachSampleOnce) {
   Random random(1);
   for (int trial = 0; trial < 400; ++trial) {
     const Problem problem = testing::random_problem(random, random.one_in(3) ? 12 : 300);
-    const StepOptions options = {.num_replicas = random.between(1, 5),
-                                 .drop_last = random.one_in(3)};
+    const StepOptions options = testing::ranks(random.between(1, 5), random.one_in(3));
     Epochs<> epochs(problem, options, random.between(1, 4));
     std::optional<Settlement> settled;
     try {
@@ -131,7 +129,7 @@ TEST(Mixed, NothingIsRepeatedOnceThereAreSamplesForWholeSteps) {
   for (int trial = 0; trial < 400; ++trial) {
     const Problem problem = testing::random_problem(random, 60);
     const std::uint64_t num_replicas = random.between(1, 8);
-    Epochs<> epochs(problem, {.num_replicas = num_replicas}, random.between(1, 3));
+    Epochs<> epochs(problem, testing::ranks(num_replicas), random.between(1, 3));
     const Settlement settled = epochs.settle();
     if (settled.repeats > 0) {
       // No more steps than that could be had without.
@@ -149,7 +147,6 @@ Values admitted_lengths(const Problem& problem) {
   return lengths;
 }
 
-// Samples that are alone are filled with the others here: their width leaves no room for more.
 std::uint64_t fewest_of(Values lengths, const FillLimits& limits) {
   std::ranges::sort(lengths);
   std::uint64_t batches = 0;
@@ -164,7 +161,8 @@ std::uint64_t fewest_of(Values lengths, const FillLimits& limits) {
 TEST(Mixed, EveryNumberOfStepsInTheRangeIsMetInEveryEpoch) {
   Random random(3);
   for (int trial = 0; trial < 80; ++trial) {
-    const Problem problem = testing::random_problem(random, 80);
+    Problem problem = testing::random_problem(random, 80);
+    problem.admission.too_long = TooLong::kDrop;
     const std::uint64_t num_replicas = random.between(1, 3);
     const std::uint64_t accumulation_steps = random.between(1, 3);
     const Values admitted = admitted_lengths(problem);
@@ -190,9 +188,8 @@ TEST(Mixed, EveryNumberOfStepsInTheRangeIsMetInEveryEpoch) {
       const Settlement settled = epochs.settle();
       ASSERT_EQ(settled.steps, steps);
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-        ASSERT_EQ(fault_of(problem, options, settled, epochs.form(epoch, settled),
-                           epochs.classes()),
-                  "")
+        ASSERT_EQ(
+            fault_of(problem, options, settled, epochs.form(epoch, settled), epochs.classes()), "")
             << "trial " << trial << ", steps " << steps << ", epoch " << epoch;
       }
     }
@@ -203,7 +200,7 @@ TEST(Mixed, IsTheSameForEveryNumberOfThreadsAndTypeOfEntry) {
   Random random(4);
   for (int trial = 0; trial < 20; ++trial) {
     const Problem problem = testing::random_problem(random, trial < 18 ? 500 : 60'000);
-    const StepOptions options = {.num_replicas = random.between(1, 4)};
+    const StepOptions options = testing::ranks(random.between(1, 4));
     Epochs<> one(problem, options, 2);
     const Settlement settled = one.settle();
     const auto expected = one.form(3, settled);
@@ -253,7 +250,7 @@ TEST(Mixed, EverySampleIsInEveryOptimizerStepAsOften) {
 
 TEST(Mixed, TheMeanLengthOfOptimizerStepsDoesNotDriftInTheNaturalNumber) {
   const Problem problem = spread_lengths(6000);
-  Epochs<> epochs(problem, {.num_replicas = 2}, 4);
+  Epochs<> epochs(problem, testing::ranks(2), 4);
   const Settlement settled = epochs.settle();
   double mean = 0;
   for (const std::uint64_t length : problem.lengths) {
@@ -279,7 +276,7 @@ TEST(Mixed, TheMeanLengthOfOptimizerStepsDoesNotDriftInTheNaturalNumber) {
 
 TEST(Mixed, BatchesOfNearEqualCostFormAStep) {
   const Problem problem = spread_lengths(6000);
-  Epochs<> epochs(problem, {.num_replicas = 4}, 8);
+  Epochs<> epochs(problem, testing::ranks(4), 8);
   const auto steps = epochs.form(1, epochs.settle());
   double worst = 0;
   for (std::size_t step = 0; step < steps.batches.size() / 4; ++step) {
@@ -316,7 +313,7 @@ TEST(Mixed, MoreBatchesAnOptimizerStepPadLess) {
 
 TEST(Mixed, NaturalStepsLeaveOtherEpochsRoom) {
   const Problem problem = spread_lengths(20'000);
-  Epochs<> epochs(problem, {.num_replicas = 2}, 2);
+  Epochs<> epochs(problem, testing::ranks(2), 2);
   const Settlement settled = epochs.settle();
   EXPECT_EQ(settled.steps % 2, 0U);
   for (std::uint64_t epoch = 1; epoch < 10; ++epoch) {
@@ -326,11 +323,29 @@ TEST(Mixed, NaturalStepsLeaveOtherEpochsRoom) {
   }
 }
 
+TEST(Mixed, SamplesThatAreAloneHaveABatchEachInTheLongestBucket) {
+  Random random(6);
+  for (int trial = 0; trial < 50; ++trial) {
+    Problem problem = spread_lengths(random.between(50, 300));
+    problem.admission = {.max_length = random.between(70, 95), .too_long = TooLong::kAlone};
+    problem.limit_admission();
+    Epochs<> epochs(problem, testing::ranks(random.between(1, 3)), 2);
+    const auto steps = epochs.form(0, epochs.settle());
+    const Batches batches = testing::indices_of(steps.batches);
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      if (testing::longest_of(batches[i], problem.lengths) > problem.admission.max_length) {
+        ASSERT_EQ(batches[i].size(), 1U) << "trial " << trial;
+        ASSERT_EQ(steps.buckets[i], 2U);
+      }
+    }
+  }
+}
+
 TEST(Mixed, DropLastWithoutAStepIsAnError) {
   Problem problem;
   problem.lengths = {5, 5, 5};
   problem.options.limits = {.token_budget = 5};
-  Epochs<> epochs(problem, {.num_replicas = 4, .drop_last = true}, 2);
+  Epochs<> epochs(problem, testing::ranks(4, true), 2);
   EXPECT_EQ(testing::message_of([&] { (void)epochs.settle(); }),
             "`drop_last` must leave at least 1 step, but leaves 0: there are 3 batches for "
             "num_replicas = 4.");

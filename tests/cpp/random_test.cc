@@ -122,7 +122,7 @@ TEST(Random, EachPermutationOfFourItemsIsAsLikely) {
   Values counts(256);
   for (std::uint64_t trial = 0; trial < kTrials; ++trial) {
     std::array<std::uint64_t, 4> items = {0, 1, 2, 3};
-    shuffle(std::span(items), Draws(Stream::of(6, trial)));
+    shuffle(std::span<std::uint64_t>(items), Draws(Stream::of(6, trial)));
     ++counts.at(items[0] + 4 * items[1] + 16 * items[2] + 64 * items[3]);
   }
   std::erase(counts, 0U);

@@ -16,6 +16,7 @@
 #include "core/compose.h"
 #include "core/fill.h"
 #include "core/lengths.h"
+#include "core/settle.h"
 
 namespace evenstride::testing {
 
@@ -72,6 +73,13 @@ inline Values random_edges(Random& random, std::size_t most, std::uint64_t longe
   return edges;
 }
 
+inline StepOptions ranks(std::uint64_t num_replicas, bool drop_last = false) {
+  StepOptions options;
+  options.num_replicas = num_replicas;
+  options.drop_last = drop_last;
+  return options;
+}
+
 inline Lengths view(const Values& lengths) {
   return std::span<const std::uint64_t>(lengths);
 }
@@ -86,7 +94,7 @@ inline Wide padded_tokens(std::uint64_t samples, std::uint64_t longest, const Fi
 
 // Whether a batch may have so many samples, the longest of this length.
 inline bool is_allowed(std::uint64_t samples, std::uint64_t longest, const FillLimits& limits) {
-  return samples == 1 || (samples <= limits.max_batch_size &&
+  return samples == 1 || (samples <= limits.max_batch_size && longest < limits.admitted_end &&
                           padded_tokens(samples, longest, limits) <= limits.token_budget);
 }
 

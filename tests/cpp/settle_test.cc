@@ -74,8 +74,8 @@ TEST(Settle, NothingIsRepeatedIfAndOnlyIfAMultipleLiesBetweenBatchesAndSamples) 
       ASSERT_GE(settled.batches[k], problem.buckets[k].batches) << trial;
       ASSERT_LE(settled.batches[k], problem.buckets[k].samples) << trial;
     }
-    ASSERT_EQ(settled.repeats == 0,
-              has_multiple(num_replicas, problem.batches, problem.samples)) << trial;
+    ASSERT_EQ(settled.repeats == 0, has_multiple(num_replicas, problem.batches, problem.samples))
+        << trial;
     ASSERT_LT(settled.repeats, num_replicas) << trial;
     num_repeated += settled.repeats > 0 ? 1 : 0;
   }
@@ -87,7 +87,8 @@ TEST(Settle, NoMoreThanOneStepABucketIsAdded) {
   for (int trial = 0; trial < 5000; ++trial) {
     const Case problem = random_case(random);
     const Settlement settled = settle(problem.buckets, problem.options);
-    ASSERT_LE(settled.steps, problem.batches / problem.options.num_replicas + problem.buckets.size());
+    ASSERT_LE(settled.steps,
+              problem.batches / problem.options.num_replicas + problem.buckets.size());
   }
 }
 
@@ -106,26 +107,26 @@ TEST(Settle, OneReplicaChangesNothing) {
 
 TEST(Settle, ABucketIsRaisedToWholeSteps) {
   const Ranges buckets = {{10, 100}, {13, 100}, {16, 100}};
-  const Settlement settled = settle(buckets, {.num_replicas = 8});
+  const Settlement settled = settle(buckets, testing::ranks(8));
   EXPECT_EQ(settled.batches, (Values{16, 16, 16}));
   EXPECT_EQ(settled.steps, 6U);
 }
 
 TEST(Settle, ABucketThatWouldMoreThanDoubleHandsItsRestToTheNextShorterOne) {
   // 3 would have to become 8; they meet 7 more of the next, which keeps 13 and adds 1.
-  const Settlement settled = settle(Ranges{{20, 100}, {3, 100}}, {.num_replicas = 8});
+  const Settlement settled = settle(Ranges{{20, 100}, {3, 100}}, testing::ranks(8));
   EXPECT_EQ(settled.batches, (Values{21, 3}));
   EXPECT_EQ(settled.steps, 3U);
 }
 
 TEST(Settle, BatchesOfTheShortestBucketCompleteTheLastStep) {
-  const Settlement settled = settle(Ranges{{3, 100}, {0, 0}}, {.num_replicas = 8});
+  const Settlement settled = settle(Ranges{{3, 100}, {0, 0}}, testing::ranks(8));
   EXPECT_EQ(settled.batches, (Values{8, 0}));
   EXPECT_EQ(settled.repeats, 0U);
 }
 
 TEST(Settle, ASampleAloneIsRepeatedOnEveryRank) {
-  const Settlement settled = settle(Ranges{{1, 1}}, {.num_replicas = 4});
+  const Settlement settled = settle(Ranges{{1, 1}}, testing::ranks(4));
   EXPECT_EQ(settled.steps, 1U);
   EXPECT_EQ(settled.repeats, 3U);
 }
@@ -139,8 +140,8 @@ TEST(Settle, DropLastKeepsTheNaturalBatches) {
     if (problem.batches < num_replicas) {
       EXPECT_EQ(testing::message_of([&] { (void)settle(problem.buckets, problem.options); }),
                 "`drop_last` must leave at least 1 step, but leaves 0: there are " +
-                    std::to_string(problem.batches) + " batches for num_replicas = " +
-                    std::to_string(num_replicas) + ".");
+                    std::to_string(problem.batches) +
+                    " batches for num_replicas = " + std::to_string(num_replicas) + ".");
       continue;
     }
     const Settlement settled = settle(problem.buckets, problem.options);
@@ -183,7 +184,7 @@ TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOther) {
 TEST(SettleOn, StepsAreSpreadInProportion) {
   const Ranges buckets = {{100, 100'000}, {300, 100'000}, {600, 100'000}};
   const Values fewest = {50, 200, 500};
-  const Settlement more = settle_on(500, buckets, fewest, {.num_replicas = 4});
+  const Settlement more = settle_on(500, buckets, fewest, testing::ranks(4));
   EXPECT_EQ(more.batches, (Values{200, 600, 1200}));
   const Settlement one = settle_on(2000, buckets, fewest, {});
   EXPECT_EQ(one.batches, (Values{200, 600, 1200}));
@@ -192,24 +193,48 @@ TEST(SettleOn, StepsAreSpreadInProportion) {
 TEST(SettleOn, NumbersNearTheTopDoNotOverflow) {
   const std::uint64_t huge = std::uint64_t{1} << 61;
   const Ranges buckets = {{huge / 2, huge}, {huge / 4, huge}};
-  const Settlement settled = settle_on(huge / 8, buckets, Values{1, 1}, {.num_replicas = 8});
+  const Settlement settled = settle_on(huge / 8, buckets, Values{1, 1}, testing::ranks(8));
   EXPECT_EQ(sum(settled.batches), huge);
-  EXPECT_NEAR(static_cast<double>(settled.batches[0]), 2.0 * static_cast<double>(settled.batches[1]),
-              100);
+  EXPECT_NEAR(static_cast<double>(settled.batches[0]),
+              2.0 * static_cast<double>(settled.batches[1]), 100);
 }
 
-TEST(SettleOn, DropLastNeverRepeats) {
-  // Five samples, each alone for the budget: one step of four, and one batch is dropped.
-  const StepOptions options = {.num_replicas = 4, .drop_last = true};
-  const Ranges buckets = {{5, 5}};
-  const Settlement natural = settle(buckets, options);
-  EXPECT_EQ(natural.steps, 1U);
-  const auto settle_on_one = [&] {
-    const Settlement settled = settle_on(natural.steps, buckets, Values{5}, options);
-    EXPECT_EQ(settled.steps, 1U);
-    EXPECT_EQ(settled.repeats, 0U);
-  };
-  EXPECT_NO_THROW(settle_on_one());
+TEST(SettleOn, DropLastRepeatsNothingAndIsLeftWithLessThanAStepOnlyWhereItMust) {
+  Random random(6);
+  for (int trial = 0; trial < 1500; ++trial) {
+    Case problem = random_case(random);
+    problem.options.drop_last = true;
+    const std::uint64_t num_replicas = problem.options.num_replicas;
+    const std::uint64_t fewest = sum(problem.fewest);
+    const std::uint64_t least = std::max<std::uint64_t>(1, fewest / num_replicas);
+    const std::uint64_t most = problem.samples / num_replicas;
+    const auto message = [&](std::uint64_t steps) {
+      return testing::message_of(
+          [&] { (void)settle_on(steps, problem.buckets, problem.fewest, problem.options); });
+    };
+    if (most == 0) {
+      EXPECT_EQ(message(1), "`drop_last` must leave at least 1 step, but leaves 0: there are " +
+                                std::to_string(problem.samples) + " samples for num_replicas = " +
+                                std::to_string(num_replicas) + ".");
+      continue;
+    }
+    for (std::uint64_t steps = least; steps <= most; ++steps) {
+      const Settlement settled = settle_on(steps, problem.buckets, problem.fewest, problem.options);
+      ASSERT_EQ(settled.steps, steps);
+      ASSERT_EQ(settled.repeats, 0U);
+      ASSERT_EQ(sum(settled.batches), std::max(fewest, steps * num_replicas)) << trial;
+      ASSERT_LT(sum(settled.batches), (steps + 1) * num_replicas) << trial;
+      for (std::size_t k = 0; k < settled.batches.size(); ++k) {
+        ASSERT_GE(settled.batches[k], problem.fewest[k]) << trial;
+        ASSERT_LE(settled.batches[k], problem.buckets[k].samples) << trial;
+      }
+    }
+    for (const std::uint64_t steps : {least - 1, most + 1}) {
+      EXPECT_EQ(message(steps), "`steps_per_epoch` must be in [" + std::to_string(least) + ", " +
+                                    std::to_string(most) + "], but is " + std::to_string(steps) +
+                                    ".");
+    }
+  }
 }
 
 }  // namespace

@@ -71,8 +71,7 @@ std::optional<Formed<>> form(const Problem& problem, const StepOptions& options,
 }
 
 StepOptions random_steps(Random& random) {
-  return {.num_replicas = random.between(1, random.one_in(3) ? 20 : 4),
-          .drop_last = random.one_in(2)};
+  return testing::ranks(random.between(1, random.one_in(3) ? 20 : 4), random.one_in(2));
 }
 
 TEST(Steps, EachBatchIsInOneStepWithItsBucketButForThoseListed) {
@@ -127,8 +126,8 @@ TEST(Steps, RepeatsAndDroppedBatchesAreFewerThanTheReplicas) {
     ASSERT_EQ(formed->steps.dropped.empty(), used >= filled);
     ASSERT_TRUE(formed->options.drop_last || used >= filled);
     ASSERT_TRUE(!formed->options.drop_last || used <= filled);
-    num_repeating += used > filled ? 1 : 0;
-    num_dropping += used < filled ? 1 : 0;
+    num_repeating += used > filled ? 1U : 0U;
+    num_dropping += used < filled ? 1U : 0U;
   }
   EXPECT_GT(num_repeating, 10);
   EXPECT_GT(num_dropping, 10);
@@ -140,7 +139,7 @@ TEST(Steps, ABatchIsRepeatedTwiceOnlyWhereThereAreTooFew) {
     Problem problem = testing::random_problem(random, 30);
     problem.options.limits.max_batch_size = 1;
     const std::uint64_t num_replicas = random.between(2, 6);
-    const Formed<> formed(problem, {.num_replicas = num_replicas}, Stream(random.next()));
+    const Formed<> formed(problem, testing::ranks(num_replicas), Stream(random.next()));
     const std::uint64_t samples = formed.composed.found().admitted.samples;
     const Values& repeats = formed.steps.repeats;
     const std::set<std::uint64_t> different(repeats.begin(), repeats.end());
@@ -160,7 +159,7 @@ TEST(Steps, AtMostOneStepABucketIsMixed) {
     }
     std::size_t mixed = 0;
     for (std::size_t step = 0; step < formed->settled.steps; ++step) {
-      mixed += formed->is_mixed(step) ? 1 : 0;
+      mixed += formed->is_mixed(step) ? 1U : 0U;
     }
     ASSERT_LE(mixed, formed->filled.size()) << "trial " << trial;
   }
@@ -200,7 +199,7 @@ TEST(Steps, BatchesOfNearEqualCostFormAStep) {
       // With drop_last a step may happen to be made of one bucket's rests; there is one at most.
       std::size_t overlaps = 0;
       for (std::size_t i = 1; i < of_steps.size(); ++i) {
-        overlaps += of_steps[i].least < of_steps[i - 1].most ? 1 : 0;
+        overlaps += of_steps[i].least < of_steps[i - 1].most ? 1U : 0U;
       }
       ASSERT_EQ(overlaps, 0U) << "trial " << trial << ", bucket " << bucket;
     }
@@ -248,7 +247,7 @@ TEST(Steps, AreTheSameForEveryNumberOfThreadsAndTypeOfEntry) {
   Random random(8);
   for (int trial = 0; trial < 60; ++trial) {
     const Problem problem = testing::random_problem(random, 1000);
-    const StepOptions options = {.num_replicas = random.between(1, 5)};
+    const StepOptions options = testing::ranks(random.between(1, 5));
     const Stream stream(random.next());
     const Formed<> one(problem, options, stream);
     const Formed<WideEntry> three(problem, options, stream, 3);
@@ -272,12 +271,11 @@ TEST(Steps, EveryRankGetsTheMostExpensiveBatchAsOften) {
   const Problem problem = two_buckets();
   Values counts(4);
   for (std::uint64_t epoch = 0; epoch < 400; ++epoch) {
-    const Formed<> formed(problem, {.num_replicas = 4}, Stream(epoch));
+    const Formed<> formed(problem, testing::ranks(4), Stream(epoch));
     for (std::size_t step = 0; step < formed.settled.steps; ++step) {
       const auto own = std::span(formed.steps.batches).subspan(4 * step, 4);
-      const auto most = std::ranges::max_element(own, {}, [](const auto& batch) {
-        return batch.count * std::uint64_t{batch.longest};
-      });
+      const auto most = std::ranges::max_element(
+          own, {}, [](const auto& batch) { return batch.count * std::uint64_t{batch.longest}; });
       ++counts[static_cast<std::size_t>(most - own.begin())];
     }
   }
@@ -288,12 +286,11 @@ TEST(Steps, EveryPlaceInABucketIsAsLikelyForAStep) {
   const Problem problem = two_buckets();
   Values counts;
   for (std::uint64_t epoch = 0; epoch < 2000; ++epoch) {
-    const Formed<> formed(problem, {.num_replicas = 2}, Stream(epoch));
+    const Formed<> formed(problem, testing::ranks(2), Stream(epoch));
     const auto own = std::span(formed.steps.batches).first(2 * formed.steps.steps_per_bucket[0]);
     counts.resize(own.size() / 2);
-    const auto most = std::ranges::max_element(own, {}, [](const auto& batch) {
-      return batch.count * std::uint64_t{batch.longest};
-    });
+    const auto most = std::ranges::max_element(
+        own, {}, [](const auto& batch) { return batch.count * std::uint64_t{batch.longest}; });
     ++counts[static_cast<std::size_t>(most - own.begin()) / 2];
   }
   ASSERT_GT(counts.size(), 3U);
@@ -305,7 +302,7 @@ TEST(Steps, OverTheEpochsDropLastLosesNoSampleForGood) {
   Values seen(problem.lengths.size());
   std::uint64_t dropped = 0;
   for (std::uint64_t epoch = 0; epoch < 60; ++epoch) {
-    const Formed<> formed(problem, {.num_replicas = 7, .drop_last = true}, Stream(epoch));
+    const Formed<> formed(problem, testing::ranks(7, true), Stream(epoch));
     dropped += formed.steps.dropped.size();
     for (const std::uint64_t index : testing::joined(testing::indices_of(formed.steps.batches))) {
       ++seen[index];
@@ -321,7 +318,7 @@ TEST(Steps, DropLastDropsEveryBatchAsOften) {
   problem.lengths.resize(47);
   Values dropped(problem.lengths.size());
   for (std::uint64_t epoch = 0; epoch < 4000; ++epoch) {
-    const Formed<> formed(problem, {.num_replicas = 8, .drop_last = true}, Stream(epoch));
+    const Formed<> formed(problem, testing::ranks(8, true), Stream(epoch));
     ASSERT_EQ(formed.steps.dropped.size(), 7U);
     for (const std::uint64_t index : formed.steps.dropped) {
       ++dropped[index];
