@@ -6,13 +6,13 @@ the file is out of date it shows the difference and exits with 1.
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from generated import write_or_check
 
 MODULE = "evenstride._core"
 STUB = Path(__file__).resolve().parents[1] / "python" / "evenstride" / "_core.pyi"
@@ -33,28 +33,5 @@ def generate() -> str:
     return run.stdout
 
 
-def main() -> int:
-    """Write or check the stub, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
-    check = parser.parse_args().check
-
-    fresh = generate()
-    if not check:
-        STUB.write_text(fresh, encoding="utf-8")
-        return 0
-
-    committed = STUB.read_text(encoding="utf-8") if STUB.exists() else ""
-    if committed == fresh:
-        return 0
-    names = f"{STUB.name}, committed", f"{STUB.name}, generated"
-    lines = difflib.unified_diff(
-        committed.splitlines(keepends=True), fresh.splitlines(keepends=True), *names
-    )
-    sys.stdout.writelines(lines)
-    print(f"{STUB.name} is out of date: run `make stubs`.", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(STUB, generate, __doc__, "make stubs"))

@@ -1,6 +1,7 @@
 #include "core/buckets.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -12,7 +13,7 @@
 namespace evenstride {
 namespace {
 
-constexpr std::uint64_t kMostTabled = std::uint64_t{1} << 16;
+constexpr std::size_t kMostTabled = std::size_t{1} << 16;
 constexpr std::size_t kBlock = 256;
 constexpr std::size_t kMaxBuckets = 32'000;  // Buckets and classes fit 16 bits, with a sign.
 
@@ -187,25 +188,25 @@ std::vector<std::uint64_t> merge_edges(std::span<const std::uint64_t> inner_edge
 Classes::Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limits,
                  const Admission& admission, std::size_t num_samples)
     : inner_edges_(std::move(inner_edges)),
-      admitted_end_(end_of_admitted(limits, admission.max_length)) {
+      admitted_end_(end_of_admitted(limits, admission.max_length)),
+      too_long_class_(admission.too_long == TooLong::kAlone ? alone() : too_long()),
+      empty_class_(admission.empty == Empty::kKeep ? 0 : empty()),
+      table_(std::clamp<std::size_t>(num_samples, 1, kMostTabled)) {
   check_edges(inner_edges_);
-  too_long_class_ = admission.too_long == TooLong::kAlone ? alone() : too_long();
-  empty_class_ = admission.empty == Empty::kKeep ? 0 : empty();
-  const std::uint64_t table_size = std::clamp<std::uint64_t>(num_samples, 1, kMostTabled);
-  table_.resize(static_cast<std::size_t>(table_size));
+  const auto in_table = [&](std::uint64_t end) {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(table_.size(), end));
+  };
   // Writes runs rather than looking up each length: 64 buckets would cost more than small plans.
-  std::uint64_t begin = 0;
+  const std::span<std::uint16_t> table(table_);
+  std::size_t begin = 0;
   for (std::size_t bucket = 0; bucket < num_buckets(); ++bucket) {
-    const std::uint64_t end =
-        std::min(table_size, bucket < inner_edges_.size() ? inner_edges_[bucket] : table_size);
-    std::fill(table_.begin() + static_cast<std::ptrdiff_t>(begin),
-              table_.begin() + static_cast<std::ptrdiff_t>(end),
-              static_cast<std::uint16_t>(bucket));
+    const std::size_t end =
+        bucket < inner_edges_.size() ? in_table(inner_edges_[bucket]) : table.size();
+    std::ranges::fill(table.subspan(begin, end - begin), static_cast<std::uint16_t>(bucket));
     begin = end;
   }
-  const std::uint64_t first_too_long = std::min(table_size, admitted_end_);
-  std::fill(table_.begin() + static_cast<std::ptrdiff_t>(first_too_long), table_.end(),
-            static_cast<std::uint16_t>(too_long_class_));
+  std::ranges::fill(table.subspan(in_table(admitted_end_)),
+                    static_cast<std::uint16_t>(too_long_class_));
   table_[0] = static_cast<std::uint16_t>(search(0));
 }
 

@@ -33,6 +33,28 @@ std::uint32_t bits_for(std::uint64_t samples, std::size_t cell_samples) {
   return std::min(kDrawBits, bits);
 }
 
+// Where the samples of a class go: cell first_cell + (draw >> shift), for a draw of kDrawBits bits.
+// In one number, so that the table of all lengths stays small.
+class Target {
+ public:
+  Target() = default;
+  Target(std::size_t first_cell, std::uint32_t shift)
+      : bits_(static_cast<std::uint32_t>(first_cell) << kShiftBits | shift) {}
+
+  [[nodiscard]] static Target nowhere() { return {kNoCell, 0}; }
+  [[nodiscard]] bool is_nowhere() const { return bits_ >> kShiftBits == kNoCell; }
+  [[nodiscard]] std::uint32_t cell(std::uint64_t draw) const {
+    const auto lowest = static_cast<std::uint32_t>(draw & ((1U << kDrawBits) - 1));
+    return (bits_ >> kShiftBits) + (lowest >> (bits_ & ((1U << kShiftBits) - 1)));
+  }
+
+ private:
+  static constexpr std::uint32_t kShiftBits = 5;
+  static constexpr std::uint32_t kNoCell = ~std::uint32_t{0} >> kShiftBits;
+
+  std::uint32_t bits_ = 0;
+};
+
 }  // namespace
 
 std::byte* Workspace::reserve(std::size_t bytes) {
@@ -112,28 +134,6 @@ void Cells<Entry>::lay_out(Workspace& workspace) {
   }
   memory_ = workspace.reserve(begin * sizeof(Entry));
 }
-
-// Where the samples of a class go: cell first_cell + (draw >> shift), for a draw of kDrawBits bits.
-// In one number, so that the table of all lengths stays small.
-class Target {
- public:
-  Target() = default;
-  Target(std::size_t first_cell, std::uint32_t shift)
-      : bits_(static_cast<std::uint32_t>(first_cell) << kShiftBits | shift) {}
-
-  [[nodiscard]] static Target nowhere() { return {kNoCell, 0}; }
-  [[nodiscard]] bool is_nowhere() const { return bits_ >> kShiftBits == kNoCell; }
-  [[nodiscard]] std::uint32_t cell(std::uint64_t draw) const {
-    const auto lowest = static_cast<std::uint32_t>(draw & ((1U << kDrawBits) - 1));
-    return (bits_ >> kShiftBits) + (lowest >> (bits_ & ((1U << kShiftBits) - 1)));
-  }
-
- private:
-  static constexpr std::uint32_t kShiftBits = 5;
-  static constexpr std::uint32_t kNoCell = ~std::uint32_t{0} >> kShiftBits;
-
-  std::uint32_t bits_ = 0;
-};
 
 // Calls visit(cell, length, index) for each sample of a part, by index.
 template <class Entry>
@@ -241,7 +241,7 @@ void Cells<Entry>::count(std::span<const T> lengths, const Classes& classes,
 
 template <class Entry>
 std::size_t Cells<Entry>::group_of(std::size_t cell) const {
-  const auto next = std::upper_bound(group_begins_.begin(), group_begins_.end(), cell);
+  const auto next = std::ranges::upper_bound(group_begins_, cell);
   return static_cast<std::size_t>(next - group_begins_.begin()) - 1;
 }
 

@@ -120,13 +120,13 @@ class Completion {
   }
 
  private:
-  std::vector<Entry> last(std::uint64_t batches) const {
+  [[nodiscard]] std::vector<Entry> last(std::uint64_t batches) const {
     return samples_of(
         std::span<const Batch<Entry>>(bucket_.batches).last(static_cast<std::size_t>(batches)),
         lengths_);
   }
 
-  std::vector<Entry> last_sorted(std::uint64_t batches) const {
+  [[nodiscard]] std::vector<Entry> last_sorted(std::uint64_t batches) const {
     std::vector<Entry> entries = last(batches);
     std::vector<Entry> scratch(entries.size());
     sort_by_length(std::span(entries), std::span(scratch), Direction::kUp);

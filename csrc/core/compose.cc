@@ -13,7 +13,7 @@ namespace {
 
 // Fits a core's second-level cache together with a copy; larger cells were slower at 9 M samples,
 // smaller ones leave more to the pool. Above 2^12 cells a write to each misses the cache.
-constexpr std::size_t kCellSamples = 32 * 1024;
+constexpr std::size_t kCellSamples = std::size_t{32} * 1024;
 constexpr std::size_t kMostCells = 4096;
 
 // Runs lie inside cells, and what is left of a cell after the last whole run goes to the pool.

@@ -114,15 +114,13 @@ BucketCosts::BucketCosts(const WidthHistogram& histogram, const FillLimits& limi
   }
   admitted_[num_draws + 1] = 0;
 
-  const std::uint64_t widest = histogram.widths.back();
-  const Wide largest = std::min<Wide>(
-      limits.token_budget,
-      static_cast<Wide>(std::min(limits.max_batch_size, num_samples)) * widest);
+  const Wide widest = histogram.widths.back();
+  const Wide full = std::min(Wide{limits.token_budget}, limits.max_batch_size * widest);
+  const Wide largest = std::min(full, num_samples * widest);
   batch_overhead_ =
       std::max<std::uint64_t>(1, static_cast<std::uint64_t>(largest / kOverheadsABatch));
-  const Wide bound =
-      static_cast<Wide>(num_samples) * (widest + batch_overhead_) +
-      static_cast<Wide>(kManyBuckets) * (std::max(limits.token_budget, widest) + batch_overhead_);
+  const Wide bound = num_samples * (widest + batch_overhead_) +
+                     kManyBuckets * (std::max(full, widest) + batch_overhead_);
   shift_ = kCostBits - bit_width(bound);
 
   if (num_samples <= kFewSamples) {
@@ -130,8 +128,8 @@ BucketCosts::BucketCosts(const WidthHistogram& histogram, const FillLimits& limi
     for (std::size_t i = 0; i < histogram.widths.size(); ++i) {
       samples.resize(histogram.samples_below[i + 1], Sample{histogram.widths[i]});
     }
-    for (std::size_t order = 0; order < kDrawsOfFew / samples.size(); ++order) {
-      shuffle(std::span(orders_.emplace_back(samples)), Draws(kDrawOrder.substream(order)));
+    for (std::size_t i = 0; i < kDrawsOfFew / samples.size(); ++i) {
+      shuffle(std::span(orders_.emplace_back(samples)), Draws(kDrawOrder.substream(i)));
     }
   }
 }
@@ -151,7 +149,7 @@ std::uint64_t BucketCosts::operator()(std::size_t first, std::size_t last) const
   const Batches filled = fill_draws(draws.data());
   const Wide tokens = filled.padded_tokens + static_cast<Wide>(filled.batches) * batch_overhead_;
   const std::uint64_t missing =
-      scaled(tokens, filled.samples - filled.batches, 2 * filled.samples * filled.batches);
+      scaled(tokens, filled.samples - filled.batches, filled.samples * filled.batches) / 2;
   return std::max(scaled(tokens, 1, filled.batches),
                   scaled(tokens, samples, filled.samples) + missing);
 }

@@ -76,7 +76,7 @@ std::uint64_t union_of_bits(std::span<const Length> lengths, std::size_t num_par
 }
 
 LengthHistogram histogram_by_sorting(std::vector<std::uint64_t> lengths) {
-  std::sort(lengths.begin(), lengths.end());
+  std::ranges::sort(lengths);
   LengthHistogram histogram;
   for (auto it = lengths.begin(); it != lengths.end();) {
     const auto end = std::find_if(it, lengths.end(), [&](auto length) { return length != *it; });

@@ -14,7 +14,7 @@ namespace {
 
 enum StreamName : std::uint64_t { kDeal, kShuffle, kTail, kSteps, kRanks, kLast };
 
-constexpr std::size_t kCellSamples = 16 * 1024;
+constexpr std::size_t kCellSamples = std::size_t{16} * 1024;
 constexpr std::uint64_t kSpare = 200;  // One optimizer step in this many is added.
 
 std::uint64_t divide_up(std::uint64_t value, std::uint64_t divisor) {
@@ -28,6 +28,9 @@ MixedEpoch<Entry>::MixedEpoch(const Lengths& lengths, const Classes& classes, co
                               const MixedOptions& options, Stream stream, Workspace& workspace,
                               Team& team)
     : classes_(classes), options_(options), stream_(stream) {
+  // More than one step a sample is no different, and could overflow.
+  options_.accumulation_steps =
+      std::min<std::uint64_t>(options_.accumulation_steps, survey.admitted.samples);
   Grouping grouping;
   grouping.group_of_class.assign(classes.num_classes(), Grouping::kNowhere);
   std::fill_n(grouping.group_of_class.begin(), classes.alone() + 1, std::size_t{0});

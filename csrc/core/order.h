@@ -60,8 +60,8 @@ struct OrderOptions {
 // - kShuffle: every sequence with these counts is equally likely.
 // - kAntiRepeat: a step's bucket is drawn in proportion to the steps that the buckets have left,
 //   with half the weight for the bucket of the step before.
-// - kDiversity: drawn in proportion to the steps left, among all buckets but that of the step
-//   before; that one again once no other has steps left.
+// - kDiversity: drawn in proportion to the steps left, but never the bucket of the step before
+//   while another has steps left.
 // - kDiversity2: the same, among the buckets other than those of the two steps before; once no such
 //   bucket has steps left, the older of the two may come again; once that one has none left, any.
 // - kRoundRobin: rounds of one step of every bucket that has steps left, in ascending bucket order.

@@ -35,6 +35,10 @@ void check_count(const char* name, std::uint64_t value) {
 
 void check(const StepOptions& steps) {
   check_count("num_replicas", steps.num_replicas);
+  if (steps.num_replicas > std::numeric_limits<std::int32_t>::max()) {
+    throw std::invalid_argument("`num_replicas` must be in [1, 2**31), but is " +
+                                std::to_string(steps.num_replicas) + ".");
+  }
   check_count("steps_per_epoch", steps.steps_per_epoch.value_or(1));
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "core/random.h"
 
@@ -100,7 +101,7 @@ Settlement settle(std::span<const BucketRange> buckets, const StepOptions& optio
           std::to_string(num_batches) +
           " batches for num_replicas = " + std::to_string(num_replicas) + ".");
     }
-    return {.batches = natural, .steps = num_batches / num_replicas, .repeats = 0};
+    return {.batches = std::move(natural), .steps = num_batches / num_replicas, .repeats = 0};
   }
   std::vector<std::uint64_t> batches = natural;
   const std::uint64_t missing = complete_buckets(buckets, num_replicas, batches);

@@ -24,8 +24,9 @@ namespace evenstride {
 
 // Returns sum / count, and exactly what all values are if they are equal. Precondition: count >= 1.
 [[nodiscard]] constexpr double mean_of(std::uint64_t sum, std::uint64_t count) noexcept {
-  return static_cast<double>(sum / count) +
-         static_cast<double>(sum % count) / static_cast<double>(count);
+  const std::uint64_t whole = sum / count;
+  const std::uint64_t rest = sum % count;
+  return static_cast<double>(whole) + static_cast<double>(rest) / static_cast<double>(count);
 }
 
 // A set of shapes. An open table, because a plan asks it once a batch and nearly always hits.

@@ -41,11 +41,12 @@ int available_processors() {
 
 Team::Team(int num_threads) {
   helpers_.reserve(static_cast<std::size_t>(num_threads - 1));
-  try {
-    for (int member = 1; member < num_threads; ++member) {
+  for (int member = 1; member < num_threads; ++member) {
+    try {
       helpers_.emplace_back(&Team::help, this, member);
+    } catch (const std::system_error&) {
+      break;  // No more threads to be had: a smaller team does the same.
     }
-  } catch (const std::system_error&) {  // No more threads to be had: a smaller team does the same.
   }
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evenstride._tables import count, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from evenstride.stats import BucketStats, PlanStats
 
@@ -86,20 +86,17 @@ def _samples(samples: int) -> str:
 
 def advise(
     stats: PlanStats, options: dict[str, Any], replan: Callable[[dict[str, Any]], PlanStats]
-) -> list[str]:
-    """Return what would help, in a sentence each: only what another plan proved to help.
+) -> Iterator[str]:
+    """Yield what would help, in a sentence each: only what another plan proved to help.
 
     Parameters
     ----------
-    stats : PlanStats
-        Of the plan.
-    options : dict
-        Those that the plan was made with.
+    stats, options
+        As for :func:`explain`.
     replan : callable
         Returns the statistics of the plan with some options changed; may raise a ValueError.
 
     """
-    sentences = []
     for change in _changes(stats, options):
         try:
             changed = replan(change)
@@ -110,8 +107,7 @@ def advise(
             option = " ".join(
                 f"--{name.replace('_', '-')} {value}" for name, value in change.items()
             )
-            sentences.append(f"{option} would give {' and '.join(gains)}.")
-    return sentences
+            yield f"{option} would give {' and '.join(gains)}."
 
 
 def _changes(stats: PlanStats, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The options of `plan_epoch`, as options of a command."""
+"""Where a command's lengths come from, and the options of `plan_epoch`, as options of a command."""
 
 from __future__ import annotations
 
@@ -12,33 +12,82 @@ from evenstride.compare import ORDERS
 from evenstride.planner import plan_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["as_flags", "chosen_options", "with_plan_options"]
+__all__ = [
+    "INPUT_NAMES",
+    "as_flags",
+    "chosen_options",
+    "flag",
+    "input_parameters",
+    "option",
+    "plan_parameters",
+]
 
 
-def _option(help_text: str, panel: str, metavar: str | None = None) -> Any:
+def option(help_text: str, panel: str, metavar: str) -> Any:
+    """Return an option with a value, in a panel of the help."""
     return typer.Option(help=help_text, rich_help_panel=panel, metavar=metavar)
 
+
+def flag(declaration: str, help_text: str, panel: str) -> Any:
+    """Return an option without a value; ``--yes/--no`` declares both of its forms."""
+    return typer.Option(declaration, help=help_text, rich_help_panel=panel, metavar="")
+
+
+_LENGTHS = Annotated[
+    str,
+    typer.Argument(
+        metavar="LENGTHS",
+        help="A .npy or .npz file, or text: an integer a line, or columns. - is standard input.",
+        show_default=False,
+    ),
+]
+_INPUT: dict[str, tuple[Any, Any]] = {
+    "key": (Annotated[str | None, option("Which array of an .npz file.", "Input", "NAME")], None),
+    "column": (
+        Annotated[
+            str | None,
+            option(
+                "Which column of a text file: its name, or its number from 0.", "Input", "NAME|N"
+            ),
+        ],
+        None,
+    ),
+    "counts": (
+        Annotated[
+            bool,
+            flag(
+                "--counts",
+                "The text file is a histogram: its column count, or else the one after the "
+                "lengths, says how many samples have the length.",
+                "Input",
+            ),
+        ],
+        False,
+    ),
+}
+INPUT_NAMES = ("lengths", *_INPUT)
+"""What :func:`read_lengths` takes, as :func:`input_parameters` names it."""
 
 _BATCHES, _ORDER, _LEFT_OUT = "Batches", "Order", "What may be left out"
 
 _OPTIONS: dict[str, Any] = {
     "token_budget": Annotated[
-        int, _option("Most padded tokens of a batch, on each rank.", _BATCHES, "TOKENS")
+        int, option("Most padded tokens of a batch, on each rank.", _BATCHES, "TOKENS")
     ],
     "max_batch_size": Annotated[
-        int | None, _option("Most samples of a batch.", _BATCHES, "SAMPLES")
+        int | None, option("Most samples of a batch.", _BATCHES, "SAMPLES")
     ],
     "batch_size_multiple": Annotated[
-        int, _option("Samples of a batch are a multiple of it where possible.", _BATCHES, "SAMPLES")
+        int, option("Samples of a batch are a multiple of it, where possible.", _BATCHES, "SAMPLES")
     ],
     "pad_to_multiple_of": Annotated[
-        int, _option("Widths are rounded up to a multiple of it.", _BATCHES, "TOKENS")
+        int, option("Widths are rounded up to a multiple of it.", _BATCHES, "TOKENS")
     ],
     "buckets": Annotated[
         str,
-        _option(
+        option(
             "How many buckets, whose edges are then found; or the inner edges, as in 770,1216,1728 "
             "(one edge: 770,).",
             _BATCHES,
@@ -46,55 +95,72 @@ _OPTIONS: dict[str, Any] = {
         ),
     ],
     "merge_buckets": Annotated[
-        int, _option("So many adjacent buckets become one, before anything else.", _BATCHES, "N")
+        int, option("Make every N adjacent buckets one, before anything else.", _BATCHES, "N")
     ],
     "composition": Annotated[
         str,
-        _option("How samples come together: shuffle, window or frozen.", _BATCHES, "NAME"),
+        option("How samples come together: shuffle, window or frozen.", _BATCHES, "NAME"),
     ],
     "window": Annotated[
-        int, _option("Samples sorted together, for --composition window.", _BATCHES, "SAMPLES")
+        int, option("Samples sorted together, for --composition window.", _BATCHES, "SAMPLES")
     ],
-    "order": Annotated[str, _option(f"One of {', '.join(ORDERS)}.", _ORDER, "NAME")],
+    "order": Annotated[str, option(f"One of {', '.join(ORDERS)}.", _ORDER, "NAME")],
     "jitter": Annotated[
-        float, _option("Random displacement, as a fraction of the stride.", _ORDER, "[0, 0.5)")
+        float, option("For stride: random displacement, in strides.", _ORDER, "[0, 0.5)")
     ],
-    "accumulation_steps": Annotated[int, _option("Steps of an optimizer step.", _ORDER, "STEPS")],
+    "accumulation_steps": Annotated[
+        int, option("For stratified and mixed: steps of an optimizer step.", _ORDER, "STEPS")
+    ],
     "shuffle": Annotated[
-        bool, typer.Option(help="Off: sorted, longest first.", rich_help_panel=_ORDER)
+        bool,
+        flag(
+            "--shuffle/--no-shuffle",
+            "With --no-shuffle, for validation: sorted, longest first.",
+            _ORDER,
+        ),
     ],
-    "seed": Annotated[int, _option("Fixes the plan, together with the epoch.", _ORDER, "SEED")],
-    "epoch": Annotated[int, _option("Which epoch, from 0.", _ORDER, "EPOCH")],
-    "num_replicas": Annotated[int, _option("Ranks: batches of a step.", _ORDER, "RANKS")],
-    "steps_per_epoch": Annotated[int | None, _option("Exactly so many steps.", _ORDER, "STEPS")],
+    "seed": Annotated[int, option("Fixes the plan, together with the epoch.", _ORDER, "SEED")],
+    "epoch": Annotated[int, option("Which epoch, from 0.", _ORDER, "EPOCH")],
+    "num_replicas": Annotated[int, option("Ranks, hence batches of a step.", _ORDER, "RANKS")],
+    "steps_per_epoch": Annotated[int | None, option("Exactly this many steps.", _ORDER, "STEPS")],
     "max_length": Annotated[
-        int | None, _option("Samples above it are too long.", _LEFT_OUT, "TOKENS")
+        int | None, option("Longer samples are too long, whatever the budget.", _LEFT_OUT, "TOKENS")
     ],
     "too_long": Annotated[
         str,
-        _option(
-            "Samples above it or above the budget: error, drop, or alone, each a batch of its own.",
+        option(
+            "Samples that are too long, or above the budget: error, drop, or alone, each a batch "
+            "of its own.",
             _LEFT_OUT,
             "NAME",
         ),
     ],
-    "empty": Annotated[
-        str, _option("Samples of length 0: keep, drop or error.", _LEFT_OUT, "NAME")
-    ],
+    "empty": Annotated[str, option("Samples of length 0: keep, drop or error.", _LEFT_OUT, "NAME")],
     "drop_last": Annotated[
         bool,
-        typer.Option(
-            help="Drop fewer batches than ranks instead of splitting.", rich_help_panel=_LEFT_OUT
+        flag(
+            "--drop-last/--no-drop-last",
+            "Leave out what makes no whole step, instead of making smaller batches.",
+            _LEFT_OUT,
         ),
     ],
-    "num_threads": Annotated[int | None, _option("Threads to plan with.", "Output", "N")],
+    "num_threads": Annotated[
+        int | None, option("Threads to plan with; by default up to 4.", "Speed", "N")
+    ],
 }
 
 
-def with_plan_options(
-    *, without: Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's ``**options`` by those of :func:`plan_epoch`.
+def input_parameters() -> list[inspect.Parameter]:
+    """Return the parameters of a command that say where its lengths come from."""
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [
+        inspect.Parameter("lengths", positional, annotation=_LENGTHS),
+        *(_keyword(name, annotation, default) for name, (annotation, default) in _INPUT.items()),
+    ]
+
+
+def plan_parameters(*, without: Sequence[str] = ()) -> list[inspect.Parameter]:
+    """Return the parameters of a command that are options of :func:`plan_epoch`.
 
     Parameters
     ----------
@@ -102,28 +168,20 @@ def with_plan_options(
         Options that the command is not to have.
 
     """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        defaults = inspect.signature(plan_epoch).parameters
-        parameters = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        for name, annotation in _OPTIONS.items():
-            if name in without:
-                continue
+    defaults = inspect.signature(plan_epoch).parameters
+    parameters = []
+    for name, annotation in _OPTIONS.items():
+        if name not in without:
             default = defaults[name].default
             parameters.append(
-                inspect.Parameter(
-                    name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=str(default) if name == "buckets" else default,
-                    annotation=annotation,
-                )
+                _keyword(name, annotation, str(default) if name == "buckets" else default)
             )
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        return command
+    return parameters
 
-    return decorate
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def chosen_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -150,8 +208,10 @@ def as_flags(sentence: str) -> str:
     '--token-budget must be at least 1; pass --too-long drop.'
 
     """
-    names = "|".join((*_OPTIONS, "key", "column", "counts"))
+    names = "|".join((*_OPTIONS, *_INPUT))
     sentence = re.sub(rf"\b({names})='(\w+)'", lambda m: f"{_flag(m[1])} {m[2]}", sentence)
+    sentence = re.sub(rf"\b({names})=True\b", lambda m: _flag(m[1]), sentence)
+    sentence = sentence.replace(", but is None.", ", but is not given.")
     sentence = re.sub(rf"\b({names}) = (\d+)", lambda m: f"{_flag(m[1])} {m[2]}", sentence)
     return re.sub(rf"`({names})(\[\d+\])?`", lambda m: _flag(m[1]) + (m[2] or ""), sentence)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import sys
 import warnings
 from contextlib import nullcontext, redirect_stdout
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -16,11 +18,19 @@ from rich.progress import track
 
 from evenstride import __version__
 from evenstride.advice import advise, explain
-from evenstride.command_options import as_flags, chosen_options, with_plan_options
+from evenstride.command_options import (
+    INPUT_NAMES,
+    as_flags,
+    chosen_options,
+    flag,
+    input_parameters,
+    option,
+    plan_parameters,
+)
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
 from evenstride.read_lengths import read_lengths
-from evenstride.terminal import print_blocks, print_note, print_out
+from evenstride.terminal import discard_output, print_blocks, print_note, print_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +78,8 @@ def run(arguments: Sequence[str]) -> int:
         message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
         context = getattr(error, "ctx", None)
         command = "evenstride" if context is None else context.command_path
-        print_note(f"evenstride: {message}; try '{command} --help'.")
+        then = " Try" if message.endswith("?") else "; try"
+        print_note(f"evenstride: {message}{then} '{command} --help'.")
         return _BAD_INPUT
     except typer.Abort:
         return _INTERRUPTED
@@ -99,59 +110,50 @@ def _ask(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
     return result
 
 
-LengthsFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="LENGTHS",
-        help="A .npy or .npz file, or text: an integer a line, or columns. - is standard input.",
-        show_default=False,
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(help="Which array of an .npz file.", rich_help_panel="Input", metavar="NAME"),
-]
-Column = Annotated[
-    str | None,
-    typer.Option(
-        help="Which column of a text file: its name, or its number from 0.",
-        rich_help_panel="Input",
-        metavar="NAME|N",
-    ),
-]
-Counts = Annotated[
-    bool,
-    typer.Option(
-        "--counts",
-        help="The text file is a histogram: its next column, or that named count, says how many "
-        "samples have the length.",
-        rich_help_panel="Input",
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="JSON on standard output, and no more.", rich_help_panel="Output"),
-]
+Json = Annotated[bool, flag("--json", "Print JSON, and nothing else.", "Output")]
 Plot = Annotated[
-    Path | None,
-    typer.Option(
-        help="Save a picture; its suffix says the format.", rich_help_panel="Output", metavar="FILE"
-    ),
+    Path | None, option("Save a picture; its suffix says the format.", "Output", "FILE")
 ]
-Save = Annotated[
-    Path | None,
-    typer.Option(
-        help="Save the plan, for EpochPlan.load.", rich_help_panel="Output", metavar="FILE"
-    ),
-]
+Save = Annotated[Path | None, option("Save the plan, for EpochPlan.load.", "Output", "FILE")]
 Quarters = Annotated[
-    bool,
-    typer.Option(
-        "--quarters",
-        help="Show the share of each bucket in each quarter, too.",
-        rich_help_panel="Output",
-    ),
+    bool, flag("--quarters", "Show the share of each bucket in each quarter, too.", "Output")
 ]
+
+
+def _planning(
+    *, without: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command its lengths, and the options of `plan_epoch`.
+
+    ``command(lengths, options, **own)`` becomes a command whose arguments say which lengths and
+    which options these are.
+
+    Parameters
+    ----------
+    without : sequence of str
+        Options of `plan_epoch` that the command is not to have.
+
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, _, *own = inspect.signature(command).parameters.values()
+        # One by one, since what the first two are is known to type checkers alone.
+        own = [p.replace(annotation=globals()[p.annotation]) for p in own]
+
+        @wraps(command)
+        def decorated(**given: Any) -> None:
+            its_own = {parameter.name: given.pop(parameter.name) for parameter in own}
+            source = {name: given.pop(name) for name in INPUT_NAMES}
+            options = _ask(chosen_options, given)
+            lengths = _ask(read_lengths, source.pop("lengths"), **source)
+            command(lengths, options, **its_own)
+
+        parameters = [*input_parameters(), *own, *plan_parameters(without=without)]
+        decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        decorated.__annotations__ = {p.name: p.annotation for p in parameters}
+        return decorated
+
+    return decorate
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - As typer calls it.
@@ -166,7 +168,11 @@ def _evenstride(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and exit.",
+            metavar="",
         ),
     ] = False,
 ) -> None:
@@ -174,22 +180,17 @@ def _evenstride(
 
 
 @app.command("plan")
-@with_plan_options()
+@_planning()
 def _plan(
-    lengths: LengthsFile,
+    lengths: LengthArray,
+    options: dict[str, Any],
     *,
-    key: Key = None,
-    column: Column = None,
-    counts: Counts = False,
     as_json: Json = False,
     plot: Plot = None,
     save: Save = None,
-    **options: Any,
 ) -> None:
     """Plan an epoch, and show what is in it: a dry run."""
-    options = _ask(chosen_options, options)
-    array = _ask(read_lengths, lengths, key=key, column=column, counts=counts)
-    plan = _ask(plan_epoch, array, **options)
+    plan = _ask(plan_epoch, lengths, **options)
     stats = plan.stats()
     if plot is not None:
         _ask(plan.plot, plot)
@@ -198,41 +199,37 @@ def _plan(
     if as_json:
         _print_json(stats.to_dict())
         return
-    sentences = explain(stats, plan.options)
-    if len(array) <= _MOST_SAMPLES_TO_ADVISE:
+    print_blocks(stats.table(), "\n".join(explain(stats, plan.options)))
+    if len(lengths) > _MOST_SAMPLES_TO_ADVISE:
+        return
 
-        def replan(change: dict[str, Any]) -> PlanStats:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return plan_epoch(array, **{**options, **change}).stats()
+    def replan(change: dict[str, Any]) -> PlanStats:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return plan_epoch(lengths, **{**options, **change}).stats()
 
-        sentences += advise(stats, plan.options, replan)
-    print_blocks(stats.table(), "\n".join(sentences))
+    for sentence in advise(stats, plan.options, replan):
+        print_blocks(sentence)
 
 
 @app.command("compare")
-@with_plan_options(without=["order", "shuffle"])
+@_planning(without=["order", "shuffle"])
 def _compare(
-    lengths: LengthsFile,
+    lengths: LengthArray,
+    options: dict[str, Any],
     *,
-    key: Key = None,
-    column: Column = None,
-    counts: Counts = False,
     as_json: Json = False,
     plot: Plot = None,
     quarters: Quarters = False,
-    **options: Any,
 ) -> None:
     """Plan an epoch in every order, and show how they differ."""
-    options = _ask(chosen_options, options)
-    array = _ask(read_lengths, lengths, key=key, column=column, counts=counts)
-    plans, stats, left_out = _ask(_collected, array, options, keep=plot is not None)
+    plans, stats, left_out = _ask(_collected, lengths, options, keep=plot is not None)
     if plot is not None:
         from evenstride.report import plot_compare  # noqa: PLC0415 - matplotlib is an extra.
 
         _ask(plot_compare, plans, plot)
     if as_json:
-        _print_json(comparison_dict(stats, left_out))
+        _print_json(comparison_dict(stats, left_out, options))
         return
     notes = [f"Without {order}: {as_flags(reason)}" for order, reason in left_out.items()]
     if "mixed" in stats and options["num_replicas"] * options["accumulation_steps"] == 1:
@@ -244,7 +241,7 @@ def _compare(
 
 
 def _collected(
-    array: LengthArray, options: dict[str, Any], *, keep: bool
+    lengths: LengthArray, options: dict[str, Any], *, keep: bool
 ) -> tuple[dict[str, EpochPlan], dict[str, PlanStats], dict[str, str]]:
     """Return plans if they are to be kept, statistics, and why an order is not there: by order."""
     plans: dict[str, EpochPlan] = {}
@@ -252,7 +249,7 @@ def _collected(
     left_out: dict[str, str] = {}
     errors = Console(stderr=True)
     for order, plan in track(
-        compare_orders(array, **options),
+        compare_orders(lengths, **options),
         "Planning",
         total=len(ORDERS),
         console=errors,
@@ -271,9 +268,9 @@ def _collected(
 @app.command("demo")
 def _demo(
     *,
-    output: Annotated[
-        Path, typer.Option(help="Where to write the report.", metavar="FOLDER")
-    ] = Path("evenstride-demo"),
+    output: Annotated[Path, option("Where to write the report.", "Output", "FOLDER")] = Path(
+        "evenstride-demo"
+    ),
     seconds: Annotated[float, typer.Option(help="How long to train.", metavar="SECONDS")] = 60.0,
     as_json: Json = False,
 ) -> None:
@@ -289,8 +286,12 @@ def _demo(
         msg = f"--seconds must be above 0, but is {seconds}."
         raise _Failure(msg)
     _ask(output.mkdir, parents=True, exist_ok=True)  # Not after a minute of training.
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        result = run_demo(output, seconds)
+    try:
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            result = run_demo(output, seconds)
+    except BrokenPipeError:  # Nobody reads on, so that there is nothing more to say.
+        discard_output()
+        return
     if as_json:
         _print_json(result)
 

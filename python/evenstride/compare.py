@@ -143,7 +143,9 @@ def _quarters(orders: Mapping[str, PlanStats]) -> str:
     return "\n".join(aligned(header, rows, left=1))
 
 
-def comparison_dict(orders: Mapping[str, PlanStats], left_out: Mapping[str, str]) -> dict[str, Any]:
+def comparison_dict(
+    orders: Mapping[str, PlanStats], left_out: Mapping[str, str], options: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the comparison as plain values, ready for JSON: None for NaN.
 
     Parameters
@@ -152,9 +154,13 @@ def comparison_dict(orders: Mapping[str, PlanStats], left_out: Mapping[str, str]
         The statistics of each order's plan.
     left_out : mapping of str to str
         Why other orders are not there.
+    options : mapping of str to Any
+        What all plans were made with; the dictionary names those that make an optimizer step.
 
     """
     return {
+        "num_replicas": options["num_replicas"],
+        "accumulation_steps": options["accumulation_steps"],
         "orders": [_row(order, stats) for order, stats in orders.items()],
         "left_out": dict(left_out),
     }

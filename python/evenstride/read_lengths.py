@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import sys
+import warnings
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from evenstride.lengths import LengthArray
@@ -25,6 +26,7 @@ _COUNT_NAMES = ("count", "counts")
 _DELIMITERS = ",\t;"
 _END = 2**63
 _LONGEST_SHOWN = 40
+_MOST_SHOWN = 20
 
 
 def read_lengths(
@@ -61,6 +63,11 @@ def read_lengths(
         If the file cannot be read.
     ValueError
         If it does not hold what it should; the message names the line.
+
+    Warns
+    -----
+    UserWarning
+        If a text file looks like a histogram, and `counts` is False.
 
     Examples
     --------
@@ -166,9 +173,15 @@ class _Table:
             msg = f"`{self._name}` must have at least 1 line, but has 0."
             raise ValueError(msg)
         length_column = self._length_column(names, column, counts=counts)
-        if not counts:
-            return length_column, None
         count_column = _find(names, _COUNT_NAMES)
+        if not counts:
+            if column is None and count_column is not None:
+                msg = (
+                    f"`{self._name}` has a column {names[count_column]!r}; pass counts=True if it "
+                    "says how many samples have the length."
+                )
+                warnings.warn(msg, stacklevel=4)
+            return length_column, None
         if count_column is None:
             count_column = length_column + 1
         if count_column >= len(names):
@@ -217,12 +230,9 @@ class _Table:
             value = -1
         if not 0 <= value < _END:
             line = self._reader.line_num + self._skipped
-            cell = cell.strip()
-            if len(cell) > _LONGEST_SHOWN:
-                cell = cell[:_LONGEST_SHOWN] + "..."
             msg = (
                 f"`{self._name}`, line {line}, must hold an integer in [0, 2**63), but holds "
-                f"{cell!r}."
+                f"{_shortened(cell.strip())!r}."
             )
             raise ValueError(msg)
         return value
@@ -248,5 +258,10 @@ def _find(names: list[str], wanted: tuple[str, ...]) -> int | None:
     return next((i for i, name in enumerate(names) if name.lower() in wanted), None)
 
 
-def _listed(names: Iterable[Any]) -> str:
-    return ", ".join(repr(name) for name in names)
+def _listed(names: Sequence[str]) -> str:
+    shown = [repr(_shortened(name)) for name in names[:_MOST_SHOWN]]
+    return ", ".join(shown if len(names) <= _MOST_SHOWN else [*shown, "..."])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."

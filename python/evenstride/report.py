@@ -106,12 +106,12 @@ def plot_compare(
     plans : mapping of str to EpochPlan
         The plans by the names of their orders; at least one. They have the same buckets.
     path : path-like, optional
-        Where to save the picture; its suffix says the format.
+        As for :func:`plot_plan`.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A figure of its own, which pyplot knows nothing of.
+        As from :func:`plot_plan`.
 
     Raises
     ------

@@ -14,14 +14,19 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["fold_table", "print_blocks", "print_note", "print_out"]
+__all__ = ["discard_output", "fold_table", "folded", "print_blocks", "print_note", "print_out"]
 
 _CELL = re.compile(r"\S+(?: \S+)*")
 _FEWEST_COLUMNS = 3
 
 
 def print_blocks(*blocks: str) -> None:
-    """Print blocks of text to the standard output, with an empty line between two of them.
+    """Print blocks of text to the standard output, as :func:`folded` returns them."""
+    print_out(folded(*blocks))
+
+
+def folded(*blocks: str) -> str:
+    """Return blocks of text as they are to be printed, with an empty line between two of them.
 
     What an empty line divides already are blocks of their own. One whose first line is the header
     of an aligned table is folded to the width of the terminal, or to ``COLUMNS``. Where neither is
@@ -36,7 +41,7 @@ def print_blocks(*blocks: str) -> None:
                 console.print()
             for line in fold_table(block, width):
                 console.print(line)
-    print_out(captured.get())
+    return captured.get()
 
 
 def print_out(text: str) -> None:
@@ -45,8 +50,13 @@ def print_out(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Or the interpreter would try once more, and complain, at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
+
+
+def discard_output() -> None:
+    """Send the rest of the standard output nowhere, where its reader has gone."""
+    # Or the interpreter would try once more, and complain, at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_note(text: str) -> None:

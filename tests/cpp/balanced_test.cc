@@ -84,6 +84,18 @@ TEST(Balanced, WindowsLongerThanTheHorizonAreKeptToo) {
   }
 }
 
+// Where no window near by is tight, the step with the earliest deadline comes early. At its deadline
+// it must count once; counted twice, a prefix without slack passes for one with plenty.
+TEST(Balanced, AStepThatComesEarlyCountsOnceAtItsDeadline) {
+  Draws random(Stream(6));
+  for (int trial = 0; trial < 300; ++trial) {
+    Counts counts(50 + random.below(150), 1 + random.below(8));
+    counts.insert(counts.end(), random.below(100), 1 + random.below(12));
+    counts.push_back(random.below(200));
+    ASSERT_TRUE(keeps_every_window(balanced(counts, Stream(random.next())), counts)) << trial;
+  }
+}
+
 TEST(Balanced, OnTheSeedCountsNoBucketComesTwiceInARow) {
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
     const Labels labels = balanced(seed_counts(), Stream::of(0, epoch));

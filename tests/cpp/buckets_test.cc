@@ -231,7 +231,7 @@ void expect_survey_by_definition(Random& random, std::size_t size, int num_threa
 
 TEST(Buckets, ASurveyCountsEveryClassInEveryTypeAndPart) {
   Random random(4);
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < 20; ++trial) {
     for (const int num_threads : {1, 2, 3, 5}) {
       const std::size_t size = random.between(1, 3000);
       expect_survey_by_definition<std::uint8_t>(random, size, num_threads);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/edges_cost.h"
@@ -182,6 +183,51 @@ TEST(OptimalEdges, SeparateTwoLengths) {
   EXPECT_EQ(edges_of(histogram, 1, {.token_budget = 5000}), Edges());
 }
 
+TEST(OptimalEdges, KeepLongSamplesFromPartingShortOnes) {
+  // 100s are alone wherever they are, but then 10s come together only in a lucky order.
+  const FillLimits limits = {.token_budget = 150};
+  EXPECT_EQ(edges_of(histogram_of({100, 10, 10, 10, 100}), 6, limits), Edges({100}));
+  for (const std::uint64_t times : {1U, 100U, 100000U}) {
+    for (const std::uint64_t unit : {1U, 10U, 1000000U}) {
+      EXPECT_EQ(edges_of({.lengths = {10 * unit, 100 * unit}, .counts = {300 * times, 200 * times}},
+                         6, {.token_budget = 150 * unit}),
+                Edges({100 * unit}))
+          << times << " " << unit;
+    }
+  }
+}
+
+TEST(OptimalEdges, MakeNoTinyBucket) {
+  // One long sample costs a whole batch wherever it is; a few that are little longer than the rest
+  // pad less than the half-empty batch of their own would.
+  for (const std::uint64_t budget : {10000U, 16384U, 50000U}) {
+    for (const auto& [length, count] :
+         {std::pair<std::uint64_t, std::uint64_t>{5000, 1}, {130, 3}}) {
+      LengthHistogram histogram;
+      for (std::uint64_t usual = 90; usual <= 110; ++usual) {
+        histogram.lengths.push_back(usual);
+        histogram.counts.push_back(10000 / 21);
+      }
+      histogram.lengths.push_back(length);
+      histogram.counts.push_back(count);
+      for (const std::uint64_t num_buckets : {2U, 6U}) {
+        const Edges edges = edges_of(histogram, num_buckets, {.token_budget = budget});
+        ASSERT_FALSE(edges.empty());
+        EXPECT_LE(edges.back(), 110U) << budget << " " << length << " " << num_buckets;
+      }
+    }
+  }
+}
+
+TEST(OptimalEdges, OfSmallSetsPadLittle) {
+  // 12 batches, and 6; as if the last one of each bucket were full, 81 % and 66 % are the most.
+  const LengthHistogram histogram = histogram_of(lognormal_lengths(128, 600, 1, 4096));
+  const FillLimits narrow = {.token_budget = 16384};
+  EXPECT_GE(padding_efficiency(histogram, narrow, edges_of(histogram, 6, narrow)), 0.83);
+  const FillLimits wide = {.token_budget = 65536};
+  EXPECT_GE(padding_efficiency(histogram, wide, edges_of(histogram, 6, wide)), 0.81);
+}
+
 TEST(OptimalEdges, AreFewerThanAskedForOneSampleOfEachLength) {
   EXPECT_LE(edges_of({.lengths = {1, 2}, .counts = {1, 1}}, 30, {.token_budget = 100}).size(), 1U);
 }
@@ -201,6 +247,8 @@ TEST(OptimalEdges, NeverSeparateEqualWidths) {
 TEST(OptimalEdges, AreNoneWhereNothingIsPadded) {
   const LengthHistogram histogram = histogram_of(skewed_lengths(5000, 1000));
   EXPECT_EQ(edges_of(histogram, 6, {.token_budget = 4096, .max_batch_size = 1}), Edges());
+  EXPECT_EQ(edges_of(histogram, 6, {.token_budget = 1}), Edges());
+  EXPECT_EQ(edges_of(histogram_of(skewed_lengths(200, 1000)), 6, {.token_budget = 1}), Edges());
 }
 
 TEST(OptimalEdges, AreNoneWhereAllSamplesAreOneBatch) {

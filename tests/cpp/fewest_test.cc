@@ -95,9 +95,8 @@ TEST(Fewest, CountsOfMillionsAreThoseOfAFill) {
   const FillLimits limits = {.token_budget = 1000, .max_batch_size = 300};
   const LengthHistogram histogram = {.lengths = {0, 1, 3, 400, 1000},
                                      .counts = {1'000'000, 100, 2'000'000, 7, 3}};
-  // 3,334 batches of 300 hold all of lengths 0 and 1, 100 of the last; its rest of 200 takes as
-  // many of length 3.
-  const std::uint64_t rest = 2'000'000 - 200;
+  // 3,334 batches hold all of lengths 0 and 1. The last of them has 200 and takes 100 of length 3.
+  const std::uint64_t rest = 2'000'000 - 100;
   const std::uint64_t of_three = rest / 300 + 1;
   ASSERT_GT(rest % 300, 2U);
   EXPECT_EQ(fewest_batches(histogram, Classes({}, limits, {}, 100), limits),

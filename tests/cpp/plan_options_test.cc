@@ -92,7 +92,7 @@ TEST(PlanOptions, StepsAreInTheirRange) {
   EXPECT_EQ(message(testing::ranks(kEnd)),
             "`num_replicas` must be in [1, 2**63), but is 9223372036854775808.");
   EXPECT_EQ(message({.steps_per_epoch = 0}), "`steps_per_epoch` must be in [1, 2**63), but is 0.");
-  EXPECT_EQ(message({.steps_per_epoch = 4}), "`steps_per_epoch` must be in [1, 3], but is 4.");
+  EXPECT_EQ(message({.steps_per_epoch = 4}), "`steps_per_epoch` must be in [2, 3], but is 4.");
   EXPECT_EQ(message(testing::ranks(5, true)),
             "`drop_last` must leave at least 1 step, but leaves 0: there are 2 batches for "
             "num_replicas = 5.");

@@ -220,12 +220,12 @@ TEST(Plan, IsWhatItWas) {
     task.steps.num_replicas = num_replicas;
     return testing::hash_of(plan_of(task, 3));
   };
-  EXPECT_EQ(hash(Order::kStride, Composition::kShuffle, 1), 0U);
-  EXPECT_EQ(hash(Order::kStride, Composition::kWindow, 4), 0U);
-  EXPECT_EQ(hash(Order::kBalanced, Composition::kShuffle, 3), 0U);
-  EXPECT_EQ(hash(Order::kMixed, Composition::kShuffle, 2), 0U);
-  EXPECT_EQ(hash(Order::kShuffle, Composition::kFrozen, 8), 0U);
-  EXPECT_EQ(hash(Order::kStride, Composition::kSorted, 2), 0U);
+  EXPECT_EQ(hash(Order::kStride, Composition::kShuffle, 1), 11897756536098051119U);
+  EXPECT_EQ(hash(Order::kStride, Composition::kWindow, 4), 9102792442772154001U);
+  EXPECT_EQ(hash(Order::kBalanced, Composition::kShuffle, 3), 5651144895393283358U);
+  EXPECT_EQ(hash(Order::kMixed, Composition::kShuffle, 2), 17484451170544074885U);
+  EXPECT_EQ(hash(Order::kShuffle, Composition::kFrozen, 8), 7863035116612878815U);
+  EXPECT_EQ(hash(Order::kStride, Composition::kSorted, 2), 6341890770913543703U);
 }
 
 TEST(Plan, SeedsAndEpochsGiveDifferentPlans) {

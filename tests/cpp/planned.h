@@ -94,7 +94,8 @@ inline std::string fault_of(const Plan& plan, const Task& task, const Planner& p
       return "wrong width of batch " + std::to_string(i);
     }
     const auto bucket = static_cast<std::size_t>(plan.buckets[i]);
-    const bool is_alone = classes(longest) == classes.alone();
+    const bool is_alone =
+        classes(longest) == classes.alone() && task.options.order != Order::kMixed;
     const bool fits = std::ranges::all_of(plan.batches[i], [&](std::uint64_t index) {
       const std::uint64_t length = task.lengths[index];
       return (length >= edges.at(bucket) || task.options.order == Order::kMixed) &&

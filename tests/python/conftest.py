@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -15,3 +16,20 @@ settings.load_profile("evenstride")
 def lengths():
     """902,087 lengths, in a fixed random order."""
     return real_lengths()
+
+
+@pytest.fixture
+def npy(tmp_path):
+    """Return the path of a file with few lengths, for a command."""
+    from command_support import LENGTHS  # noqa: PLC0415 - It skips where an extra is missing.
+
+    path = tmp_path / "lengths.npy"
+    np.save(path, LENGTHS)
+    return str(path)
+
+
+@pytest.fixture
+def no_columns(monkeypatch):
+    """Let output be as wide and as plain as it is by itself."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -11,21 +11,12 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
+from evenstride import compare
+
 HISTOGRAM = Path(__file__).parents[2] / "benchmarks" / "data" / "length_histogram.csv"
 REAL = {"token_budget": 49_152, "max_batch_size": 64, "buckets": [770, 1216, 1728, 2432, 3296]}
 
-ORDERS = [
-    "stride",
-    "balanced",
-    "stratified",
-    "shuffle",
-    "anti_repeat",
-    "diversity",
-    "diversity_2",
-    "round_robin",
-    "ascending",
-    "descending",
-]
+ORDERS = [order for order in compare.ORDERS if order != "mixed"]
 COMPOSITIONS = ["shuffle", "window", "frozen"]
 
 

@@ -13,7 +13,7 @@ try:
 except ImportError:
     _HAVE_RICH = False
 else:
-    from evenstride.terminal import print_blocks
+    from evenstride.terminal import folded
 
     _HAVE_RICH = True
 
@@ -33,10 +33,7 @@ def say(text: str = "") -> None:
 
 def say_tables(text: str) -> None:
     """Print aligned tables, with rich folded to the width of the terminal."""
-    if _HAVE_RICH:
-        print_blocks(text)
-    else:
-        say(text)
+    say(folded(text).removesuffix("\n") if _HAVE_RICH else text)
 
 
 @contextmanager
