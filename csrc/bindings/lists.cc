@@ -15,7 +15,7 @@ py::list to_list(std::span<const Index> indices) {
   // Made by hand, since an array's tolist() takes twice as long.
   py::list list(indices.size());
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    PyObject* const item = PyLong_FromUnsignedLongLong(static_cast<std::uint64_t>(indices[i]));
+    PyObject* const item = PyLong_FromUnsignedLongLong(static_cast<unsigned long long>(indices[i]));
     if (item == nullptr) {
       throw py::error_already_set();
     }
@@ -32,6 +32,9 @@ void def_lists(py::module_& m) {
       [](const py::array& indices, const py::array& offsets, std::size_t begin, std::size_t end,
          std::size_t stride) {
         const auto bounds = as_span<std::int64_t>(offsets, "offsets");
+        if (stride == 0 || bounds.empty()) {
+          throw py::value_error("`stride` must be at least 1, and `offsets` must not be empty.");
+        }
         const auto view =
             as_one_of<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>(indices, "indices");
         return std::visit(

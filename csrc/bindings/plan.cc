@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
-#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -43,7 +42,7 @@ std::unique_ptr<Planner> make_planner(
     std::uint64_t pad_to_multiple_of, std::uint64_t max_length, const std::string& composition,
     std::uint64_t window, const std::string& order, double jitter, std::uint64_t accumulation_steps,
     bool shuffle, std::uint64_t seed, const std::string& too_long, const std::string& empty,
-    int num_threads, bool force_wide) {
+    int num_threads) {
   const Lengths view = as_lengths(lengths);
   const py::gil_scoped_release unlocked;
   const Composition named = parse_composition(composition);
@@ -60,8 +59,7 @@ std::unique_ptr<Planner> make_planner(
                             .jitter = fixed_jitter(jitter),
                             .accumulation_steps = accumulation_steps,
                             .seed = seed,
-                            .num_threads = num_threads,
-                            .force_wide = force_wide};
+                            .num_threads = num_threads};
   return std::make_unique<Planner>(view, inner_edges_for(view, buckets, merge_buckets, options),
                                    options);
 }
@@ -70,9 +68,7 @@ std::unique_ptr<Planner> make_planner(
 
 void def_plan(py::module_& m) {
   py::class_<Settlement>(m, "Settlement", "How many batches each bucket makes in every epoch.")
-      .def_readonly("batches", &Settlement::batches)
-      .def_readonly("steps", &Settlement::steps)
-      .def_readonly("repeats", &Settlement::repeats);
+      .def_readonly("steps", &Settlement::steps);
 
   py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")
       .def(py::init(&make_planner), py::keep_alive<1, 2>(), py::arg("lengths").noconvert(),
@@ -80,8 +76,7 @@ void def_plan(py::module_& m) {
            py::arg("max_batch_size"), py::arg("batch_size_multiple"), py::arg("pad_to_multiple_of"),
            py::arg("max_length"), py::arg("composition"), py::arg("window"), py::arg("order"),
            py::arg("jitter"), py::arg("accumulation_steps"), py::arg("shuffle"), py::arg("seed"),
-           py::arg("too_long"), py::arg("empty"), py::arg("num_threads"),
-           py::arg("force_wide") = false)
+           py::arg("too_long"), py::arg("empty"), py::arg("num_threads"))
       .def_property_readonly("edges", &Planner::edges)
       .def_property_readonly(
           "removed",

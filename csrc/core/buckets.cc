@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 
+#include "core/labels.h"
 #include "core/names.h"
 
 namespace evenstride {
@@ -15,7 +14,6 @@ namespace {
 
 constexpr std::size_t kMostTabled = std::size_t{1} << 16;
 constexpr std::size_t kBlock = 256;
-constexpr std::size_t kMaxBuckets = 32'000;  // Buckets and classes fit 16 bits, with a sign.
 
 std::uint64_t add_saturating(std::uint64_t a, std::uint64_t b) {
   return a > kUnlimited - b ? kUnlimited : a + b;
@@ -155,8 +153,8 @@ std::uint64_t end_of_admitted(const FillLimits& limits, std::uint64_t max_length
 }
 
 void check_edges(std::span<const std::uint64_t> inner_edges) {
-  if (inner_edges.size() >= kMaxBuckets) {
-    throw std::invalid_argument("`buckets` must be at most " + std::to_string(kMaxBuckets) +
+  if (inner_edges.size() >= kMostBuckets) {
+    throw std::invalid_argument("`buckets` must be at most " + std::to_string(kMostBuckets) +
                                 ", but are " + std::to_string(inner_edges.size() + 1) + ".");
   }
   for (std::size_t i = 0; i < inner_edges.size(); ++i) {
@@ -211,8 +209,8 @@ Classes::Classes(std::vector<std::uint64_t> inner_edges, const FillLimits& limit
 }
 
 std::size_t Classes::bucket_of(std::uint64_t length) const noexcept {
-  return static_cast<std::size_t>(
-      std::upper_bound(inner_edges_.begin(), inner_edges_.end(), length) - inner_edges_.begin());
+  return static_cast<std::size_t>(std::ranges::upper_bound(inner_edges_, length) -
+                                  inner_edges_.begin());
 }
 
 std::size_t Classes::search(std::uint64_t length) const noexcept {

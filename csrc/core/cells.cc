@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <variant>
 
 #include "core/clones.h"
@@ -83,6 +85,26 @@ Cells<Entry>::Cells(const Lengths& lengths, const Classes& classes, const Survey
         }
       },
       lengths);
+  check_unchanged(survey, grouping);
+}
+
+// Everything downstream has made room for the samples that were surveyed.
+template <class Entry>
+void Cells<Entry>::check_unchanged(const Survey& survey, const Grouping& grouping) const {
+  std::uint64_t expected = 0;
+  for (std::size_t label = 0; label < grouping.group_of_class.size(); ++label) {
+    if (grouping.group_of_class[label] != Grouping::kNowhere) {
+      expected += survey.classes[label].samples;
+    }
+  }
+  std::uint64_t dealt = 0;
+  for (const Segment& segment : segments_) {
+    dealt += segment.count;
+  }
+  if (dealt != expected) {
+    throw std::runtime_error("`lengths` must never change, but " + std::to_string(expected) +
+                             " samples are " + std::to_string(dealt) + " now.");
+  }
 }
 
 // Makes room for as many samples as a cell is likely to get.

@@ -53,8 +53,8 @@ struct Grouping {
 template <class Entry>
 class Cells {
  public:
-  // Deals the samples, in O(samples) and about sizeof(Entry) bytes a sample of `workspace`, which
-  // the cells use as long as they live.
+  // Deals the samples, in O(samples) and about sizeof(Entry) bytes a sample of `workspace`, which the
+  // cells use as long as they live. Throws std::runtime_error if they are not those of the survey.
   Cells(const Lengths& lengths, const Classes& classes, const Survey& survey,
         const Grouping& grouping, Stream stream, Workspace& workspace, Team& team);
 
@@ -87,6 +87,7 @@ class Cells {
   }
   void expect(const Survey& survey, const Grouping& grouping);
   void lay_out(Workspace& workspace);
+  void check_unchanged(const Survey& survey, const Grouping& grouping) const;
   template <class T, class Visit>
   void draw_part(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
                  Stream stream, std::size_t part, Visit&& visit) const;

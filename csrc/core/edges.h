@@ -15,9 +15,9 @@ namespace evenstride {
 // bucket holds a sample, and samples of equal width are in one bucket.
 //
 // They minimise the padded tokens of the real fill and a small overhead for each batch, as
-// core/edges_cost.h estimates them, over all choices from the cuts of core/edges_candidates.h; among
-// equals, the fewest buckets. Each bucket's last batch counts as if full, so that there are fewer
-// buckets than asked where one more would not pay; but as it is where all samples are at most
+// core/edges_cost.h estimates them, over all choices from the cuts of core/edges_candidates.h;
+// among equals, the fewest buckets. Each bucket's last batch counts as if full, so that there are
+// fewer buckets than asked where one more would not pay; but as it is where all samples are at most
 // BucketCosts::kFewSamples, and where a bucket's batches have one sample each.
 //
 // The histogram should hold admitted samples only; one that is wider than the budget counts as a

@@ -8,6 +8,9 @@
 
 namespace evenstride {
 
+// Labels of buckets fit 16 bits with a sign, and so do a few more for samples in no bucket.
+inline constexpr std::size_t kMostBuckets = 32'000;
+
 // Returns the label of a step: the bucket of most of its batches, the longer one of a tie.
 // Precondition: there is at least one batch. O(batches) if they are of one bucket, else
 // O(batches * log batches).

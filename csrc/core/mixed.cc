@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "core/complete.h"
 #include "core/sort.h"
@@ -86,9 +86,17 @@ std::size_t MixedEpoch<Entry>::largest_end(std::size_t begin, std::size_t end,
 
 template <class Entry>
 Settlement MixedEpoch<Entry>::settle() const {
-  if (options_.steps.steps_per_epoch) {
-    return settle_on(*options_.steps.steps_per_epoch);
+  const std::optional<std::uint64_t> wanted = options_.steps.steps_per_epoch;
+  if (wanted && *wanted % options_.accumulation_steps == 0 &&
+      *wanted > options_.accumulation_steps) {
+    return settle_on(*wanted);  // Without filling the epoch to see what it comes to.
   }
+  const Settlement settled = settle_naturally();
+  return wanted && *wanted != settled.steps ? settle_on(*wanted) : settled;
+}
+
+template <class Entry>
+Settlement MixedEpoch<Entry>::settle_naturally() const {
   const std::uint64_t num_replicas = options_.steps.num_replicas;
   const std::uint64_t group = num_replicas * options_.accumulation_steps;
   const std::uint64_t samples = entries_.size();

@@ -37,8 +37,8 @@ class MixedEpoch {
 
   // Returns a settlement with one entry of `batches`: on steps_per_epoch, or on as many optimizer
   // steps as are needed when each takes all it can, and 0.5 % more, which leaves other epochs room.
-  // Throws std::invalid_argument if steps_per_epoch is out of range or no multiple of
-  // accumulation_steps, or if drop_last leaves no step.
+  // Throws std::invalid_argument if steps_per_epoch is neither that number nor a multiple of
+  // accumulation_steps in range, or if drop_last leaves no step.
   [[nodiscard]] Settlement settle() const;
 
   // Returns all steps in their final order. Batches refer to this epoch's memory; their buckets are
@@ -48,6 +48,7 @@ class MixedEpoch {
  private:
   using Index = typename Entry::Index;
 
+  [[nodiscard]] Settlement settle_naturally() const;
   [[nodiscard]] Settlement settle_on(std::uint64_t steps) const;
   [[nodiscard]] std::uint64_t batches_of(std::size_t begin, std::size_t end) const;
   [[nodiscard]] std::size_t largest_end(std::size_t begin, std::size_t end,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/balanced.h"
+#include "core/names.h"
 #include "core/stride.h"
 
 namespace evenstride {
@@ -17,26 +18,21 @@ namespace {
 
 constexpr std::size_t kNone = kMostBuckets;  // No bucket.
 
-struct NamedOrder {
-  std::string_view name;
-  Order order;
-};
-
 // The first name of an order is the one that name_of gives.
-constexpr auto kNames = std::to_array<NamedOrder>({
-    {.name = "stride", .order = Order::kStride},
-    {.name = "balanced", .order = Order::kBalanced},
-    {.name = "stratified", .order = Order::kStratified},
-    {.name = "mixed", .order = Order::kMixed},
-    {.name = "shuffle", .order = Order::kShuffle},
-    {.name = "weighted", .order = Order::kShuffle},
-    {.name = "anti_repeat", .order = Order::kAntiRepeat},
-    {.name = "diversity", .order = Order::kDiversity},
-    {.name = "diversity_2", .order = Order::kDiversity2},
-    {.name = "round_robin", .order = Order::kRoundRobin},
-    {.name = "ascending", .order = Order::kAscending},
-    {.name = "descending", .order = Order::kDescending},
-});
+constexpr Named<Order> kNames[] = {
+    {"stride", Order::kStride},
+    {"balanced", Order::kBalanced},
+    {"stratified", Order::kStratified},
+    {"mixed", Order::kMixed},
+    {"shuffle", Order::kShuffle},
+    {"weighted", Order::kShuffle},
+    {"anti_repeat", Order::kAntiRepeat},
+    {"diversity", Order::kDiversity},
+    {"diversity_2", Order::kDiversity2},
+    {"round_robin", Order::kRoundRobin},
+    {"ascending", Order::kAscending},
+    {"descending", Order::kDescending},
+};
 
 // One weight a bucket under partial sums (Fenwick, "A new data structure for cumulative frequency
 // tables", 1994), so that a change and a draw take O(log K).
@@ -171,20 +167,10 @@ std::uint64_t check(std::span<const std::uint64_t> steps_per_bucket, const Order
 
 }  // namespace
 
-Order parse_order(std::string_view name) {
-  std::string accepted;
-  for (const NamedOrder& named : kNames) {
-    if (named.name == name) {
-      return named.order;
-    }
-    accepted.append("'").append(named.name).append("', ");
-  }
-  throw std::invalid_argument("`order` must be one of " + accepted + "but is '" +
-                              std::string(name) + "'.");
-}
+Order parse_order(std::string_view name) { return parse_name("order", kNames, name); }
 
 std::string_view name_of(Order order) noexcept {
-  return std::ranges::find(kNames, order, &NamedOrder::order)->name;
+  return std::ranges::find(kNames, order, &Named<Order>::value)->name;
 }
 
 std::uint32_t fixed_jitter(double jitter) {

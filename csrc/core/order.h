@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/labels.h"
 #include "core/random.h"
 #include "core/threads.h"
 
@@ -42,7 +43,6 @@ inline constexpr unsigned kJitterBits = 31;
 // Throws std::invalid_argument if jitter is not in [0, 0.5).
 [[nodiscard]] std::uint32_t fixed_jitter(double jitter);
 
-inline constexpr std::size_t kMostBuckets = 32767;
 inline constexpr std::uint64_t kMostSteps = 0xFFFF'FFFF;
 
 struct OrderOptions {

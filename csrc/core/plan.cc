@@ -85,6 +85,20 @@ PlanOptions for_samples(PlanOptions options, std::size_t samples) {
   return options;
 }
 
+// Throws unless each bucket can be filled into the batches that were settled.
+template <class Entry>
+void check_fits(const Settlement& settlement, std::span<const FilledBucket<Entry>> buckets) {
+  bool fits = settlement.batches.size() == buckets.size();
+  for (std::size_t k = 0; fits && k < buckets.size(); ++k) {
+    const std::uint64_t alone = buckets[k].alone.size();
+    fits = settlement.batches[k] >= alone && settlement.batches[k] - alone <= buckets[k].samples &&
+           (settlement.batches[k] > alone || buckets[k].samples == 0);
+  }
+  if (!fits) {
+    throw std::invalid_argument("`settlement` must be of the same lengths and options.");
+  }
+}
+
 // Returns the numbers of the steps in the order in which they come.
 template <class Entry>
 std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOptions& options,
@@ -233,20 +247,37 @@ bool Planner::is_packed() const {
          num_samples(lengths_) <= std::uint64_t{1} << 32;
 }
 
+// The planner's workspace, or one of its own while another thread plans. It never waits: in a child
+// that was forked meanwhile, that thread would never come to an end.
+class Planner::WorkspaceLease {
+ public:
+  explicit WorkspaceLease(Planner& planner)
+      : lock_(planner.mutex_, std::try_to_lock),
+        workspace_(lock_.owns_lock() ? &planner.workspace_ : &own_) {}
+
+  [[nodiscard]] Workspace& workspace() const { return *workspace_; }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  Workspace own_;
+  Workspace* workspace_;
+};
+
 Settlement Planner::settle(const StepOptions& steps) {
   check(steps);
-  const std::lock_guard lock(mutex_);
+  const WorkspaceLease lease(*this);
   Team team(options_.num_threads);
-  return is_packed() ? settle_as<PackedEntry>(steps, team) : settle_as<WideEntry>(steps, team);
+  return is_packed() ? settle_as<PackedEntry>(steps, lease.workspace(), team)
+                     : settle_as<WideEntry>(steps, lease.workspace(), team);
 }
 
 EpochPlan Planner::plan(std::uint64_t epoch, const StepOptions& steps,
                         const std::optional<Settlement>& settlement) {
   check(steps);
-  const std::lock_guard lock(mutex_);
+  const WorkspaceLease lease(*this);
   Team team(options_.num_threads);
-  return is_packed() ? plan_as<PackedEntry>(epoch, steps, settlement, team)
-                     : plan_as<WideEntry>(epoch, steps, settlement, team);
+  return is_packed() ? plan_as<PackedEntry>(epoch, steps, settlement, lease.workspace(), team)
+                     : plan_as<WideEntry>(epoch, steps, settlement, lease.workspace(), team);
 }
 
 template <class Entry>
@@ -267,23 +298,24 @@ Settlement Planner::settlement_of(std::span<const FilledBucket<Entry>> buckets,
 }
 
 template <class Entry>
-Settlement Planner::settle_as(const StepOptions& steps, Team& team) {
+Settlement Planner::settle_as(const StepOptions& steps, Workspace& workspace, Team& team) {
   const Stream stream = Stream::of(options_.seed, 0);
   if (options_.order == Order::kMixed) {
     return MixedEpoch<Entry>(lengths_, classes_, survey_,
                              {options_.limits, steps, options_.accumulation_steps},
-                             stream.substream(kMixed), workspace_, team)
+                             stream.substream(kMixed), workspace, team)
         .settle();
   }
   const std::vector<FilledBucket<Entry>> buckets = compose<Entry>(
       lengths_, classes_, survey_, {options_.composition, options_.window, options_.limits},
-      stream.substream(kCompose), workspace_, team);
+      stream.substream(kCompose), workspace, team);
   return settlement_of(std::span(buckets), steps, team);
 }
 
 template <class Entry>
 EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
-                           const std::optional<Settlement>& settlement, Team& team) {
+                           const std::optional<Settlement>& settlement, Workspace& workspace,
+                           Team& team) {
   // Sorted plans are for validation, and the same in every epoch.
   const Stream stream =
       Stream::of(options_.seed, options_.composition == Composition::kSorted ? 0 : epoch);
@@ -299,15 +331,16 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
   if (options_.order == Order::kMixed) {
     MixedEpoch<Entry> mixed(lengths_, classes_, survey_,
                             {options_.limits, steps, options_.accumulation_steps},
-                            stream.substream(kMixed), workspace_, team);
+                            stream.substream(kMixed), workspace, team);
     return lay_out_steps(mixed.form(settlement ? *settlement : mixed.settle(), team));
   }
   std::vector<FilledBucket<Entry>> buckets = compose<Entry>(
       lengths_, classes_, survey_, {options_.composition, options_.window, options_.limits},
-      stream.substream(kCompose), workspace_, team);
+      stream.substream(kCompose), workspace, team);
   const Settlement settled =
       settlement ? *settlement
                  : settlement_of(std::span<const FilledBucket<Entry>>(buckets), steps, team);
+  check_fits(settled, std::span<const FilledBucket<Entry>>(buckets));
   team.for_each(buckets.size(), [&](std::size_t k, int) {
     complete(buckets[k], settled.batches[k] - buckets[k].alone.size(), kTailSteps * num_replicas,
              lengths_, options_.limits);

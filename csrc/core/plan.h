@@ -79,9 +79,11 @@ using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
                                                          std::uint64_t merge_buckets,
                                                          const PlanOptions& options);
 
-// Plans epochs of one set of lengths. Keeps memory of about 8 bytes a sample from plan to plan.
+// Plans epochs of one set of lengths. Keeps memory of about 8 bytes a sample from plan to plan (16
+// where entries are wide); for kMixed a plan takes 12 (24) more while it is made.
 //
-// Methods may be called from several threads; they wait for one another.
+// Thread-safe: calls at the same time do not wait, but all but one make memory of their own. Also
+// safe in a child that was forked at any moment.
 class Planner {
  public:
   // Surveys the lengths, which must outlive the planner and not change. Throws
@@ -103,16 +105,20 @@ class Planner {
 
   // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for
   // every number of threads and on every platform. Without a settlement the epoch is settled by
-  // itself, and throws as `settle` does; else it must come from `settle` with the same `steps`.
+  // itself, and throws as `settle` does; else it must come from `settle` with the same `steps`, and
+  // std::invalid_argument is thrown if it cannot.
   [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
                                const std::optional<Settlement>& settlement = std::nullopt);
 
  private:
+  class WorkspaceLease;
+
   template <class Entry>
-  [[nodiscard]] Settlement settle_as(const StepOptions& steps, Team& team);
+  [[nodiscard]] Settlement settle_as(const StepOptions& steps, Workspace& workspace, Team& team);
   template <class Entry>
   [[nodiscard]] EpochPlan plan_as(std::uint64_t epoch, const StepOptions& steps,
-                                  const std::optional<Settlement>& settlement, Team& team);
+                                  const std::optional<Settlement>& settlement, Workspace& workspace,
+                                  Team& team);
   template <class Entry>
   [[nodiscard]] Settlement settlement_of(std::span<const FilledBucket<Entry>> buckets,
                                          const StepOptions& steps, Team& team) const;

@@ -7,8 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "core/random.h"
-
 namespace evenstride {
 namespace {
 
@@ -107,7 +105,7 @@ Settlement settle(std::span<const BucketRange> buckets, const StepOptions& optio
   const std::uint64_t missing = complete_buckets(buckets, num_replicas, batches);
   if (!raise(missing, buckets, batches)) {
     // The buckets that were completed may have used what the last step now lacks.
-    batches = natural;
+    batches = std::move(natural);
     if (!raise(short_of_multiple(num_batches, num_replicas), buckets, batches)) {
       return {.batches = batches,
               .steps = (num_batches + num_replicas - 1) / num_replicas,
@@ -125,6 +123,13 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
   for (const BucketRange& bucket : buckets) {
     samples += bucket.samples;
     natural += bucket.batches;
+  }
+  if (!options.drop_last) {
+    // That number is always possible, if need be with repeats.
+    Settlement natural_settlement = settle(buckets, options);
+    if (steps == natural_settlement.steps) {
+      return natural_settlement;
+    }
   }
   const std::uint64_t fewest_batches = total(fewest);
   const std::uint64_t most_whole = samples / num_replicas;

@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/labels.h"
+
 namespace evenstride {
 namespace {
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/compose.h"
-#include "core/labels.h"
 #include "core/random.h"
 #include "core/settle.h"
 #include "core/threads.h"

@@ -44,7 +44,7 @@ Team::Team(int num_threads) {
   for (int member = 1; member < num_threads; ++member) {
     try {
       helpers_.emplace_back(&Team::help, this, member);
-    } catch (const std::system_error&) {
+    } catch (...) {
       break;  // No more threads to be had: a smaller team does the same.
     }
   }

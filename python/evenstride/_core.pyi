@@ -26,10 +26,6 @@ class Settlement:
     How many batches each bucket makes in every epoch.
     """
     @property
-    def batches(self) -> list[int]: ...
-    @property
-    def repeats(self) -> int: ...
-    @property
     def steps(self) -> int: ...
 
 class Planner:
@@ -59,7 +55,6 @@ class Planner:
         too_long: str,
         empty: str,
         num_threads: typing.SupportsInt | typing.SupportsIndex,
-        force_wide: bool = False,
     ) -> None: ...
     def plan(
         self,

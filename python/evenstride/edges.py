@@ -22,10 +22,11 @@ def optimal_edges(
 ) -> list[int]:
     """Return the inner edges of the buckets that pad least.
 
-    They minimise the expected padded tokens of the fill: for each possible bucket a fixed sample of
-    its lengths is filled in a fixed random order, and dynamic programming finds the buckets whose
-    sum is smallest [1]_. A bucket's last batch counts as if full, so that a tiny bucket does not
-    pay. Equal lengths are never split.
+    They minimise the expected padded tokens of the fill, with a little added for each batch: for
+    each possible bucket a fixed sample of its lengths is filled in a fixed random order, and
+    dynamic programming finds the buckets whose sum is smallest [1]_. A bucket's last batch counts
+    as if full where there are more samples than can be looked at one by one, so that a tiny bucket
+    does not pay. Equal lengths are never split.
 
     Parameters
     ----------

@@ -52,7 +52,8 @@ def _as_array(lengths: Lengths) -> NDArray[Any]:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(lengths, torch.Tensor):
         return np.asarray(lengths.detach().cpu().numpy())
-    if hasattr(lengths, "null_count") and hasattr(lengths, "to_numpy"):
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None and isinstance(lengths, (pyarrow.Array, pyarrow.ChunkedArray)):
         return _from_arrow(lengths)
     try:
         return np.asarray(lengths)

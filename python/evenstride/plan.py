@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _FILE_VERSION = 1
 _LISTS_AT_ONCE = 256
+_FEWEST_EDGES = 2
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,12 @@ class RankBatches(Sequence["IndexArray"]):
         """Return the batch of a step."""
         if isinstance(step, slice):
             return [self[i] for i in range(*step.indices(len(self)))]
-        number = range(len(self))[operator.index(step)]
-        return self._plan[number * self._plan.num_replicas + self._rank]
+        number = as_integer("step", step)
+        steps = len(self)
+        if not -steps <= number < steps:
+            msg = f"`step` must be in [{-steps}, {steps}), but is {number}."
+            raise IndexError(msg)
+        return self._plan[number % steps * self._plan.num_replicas + self._rank]
 
 
 class EpochPlan:
@@ -130,6 +135,8 @@ class EpochPlan:
         facts: dict[str, Any],
         lengths: LengthArray | None = None,
     ) -> None:
+        for array in arrays.values():
+            array.flags.writeable = False
         self.indices: IndexArray = arrays["indices"]
         self.offsets: NDArray[np.int64] = arrays["offsets"]
         self.buckets: NDArray[np.int16] = arrays["buckets"]
@@ -142,6 +149,7 @@ class EpochPlan:
         self.removed: dict[str, dict[str, int]] = facts["removed"]
         self.options: dict[str, Any] = facts["options"]
         self._lengths = lengths
+        self._path: str | None = None
         if "tokens" in arrays:
             self.__dict__["tokens"] = arrays["tokens"]  # Where the cached property looks first.
 
@@ -203,9 +211,11 @@ class EpochPlan:
         if self._lengths is None:
             msg = "`tokens` must come from the lengths or a file, but this plan has neither."
             raise RuntimeError(msg)
-        return _core.batch_tokens(
+        tokens = _core.batch_tokens(
             self._lengths, _unsigned(self.indices), self.offsets, num_threads=as_num_threads(None)
         )
+        tokens.flags.writeable = False
+        return tokens
 
     @property
     def padded_tokens(self) -> NDArray[np.int64]:
@@ -312,6 +322,7 @@ class EpochPlan:
             raise not_whole(path, reason) from error
         if fault := plan._fault(len(tokens)):
             raise not_whole(path, fault)
+        plan._path = str(Path(path).resolve())
         return plan
 
     def _fault(self, num_tokens: int) -> str | None:
@@ -321,13 +332,22 @@ class EpochPlan:
             return f"it has {batches} batches for {self.num_replicas} ranks"
         if not len(self.buckets) == len(self.widths) == num_tokens == batches:
             return f"not all of its arrays have {batches} batches"
+        kinds = {name: array.dtype.kind for name, array in self._arrays().items()}
+        if any(kind not in "iu" for kind in kinds.values()):
+            return f"its arrays have the kinds {kinds}"
+        if len(self.edges) < _FEWEST_EDGES or not 0 <= self.buckets.min() <= self.buckets.max() < (
+            len(self.edges) - 1
+        ):
+            return f"its buckets are not in [0, {len(self.edges) - 1})"
         rises = self.offsets[0] == 0 and bool((np.diff(self.offsets) >= 0).all())
         if not rises or self.offsets[-1] != len(self.indices):
             return f"its offsets do not rise from 0 to {len(self.indices)}"
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the arrays and the tokens, which the lengths are then not needed for."""
+        """Pickle a loaded plan as its path, another as its arrays, with the tokens for lengths."""
+        if self._path is not None:
+            return EpochPlan.load, (self._path,)
         arrays = {name: np.asarray(array) for name, array in self._arrays().items()}
         return EpochPlan, ({**arrays, "tokens": np.asarray(self.tokens)}, self._facts())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import operator
 import os
 import secrets
 from pathlib import Path
@@ -74,28 +75,27 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], 
         length = int.from_bytes(file.read(8), "little")
         if not _SHORTEST_HEADER <= length <= size - 8:
             raise not_whole(path, f"its header cannot be {length} of {size} bytes")
-        try:
-            header = json.loads(file.read(length))
-            metadata = header.pop("__metadata__")
-            fields = {
-                name: (np.dtype(_NAMES[field["dtype"]]), field["shape"], field["data_offsets"])
-                for name, field in header.items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise not_whole(path, f"its header has {type(error).__name__} {error}") from error
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, (dtype, shape, (begin, end)) in fields.items():
-        if (
-            not 0 <= begin <= end <= size - 8 - length
-            or int(np.prod(shape)) * dtype.itemsize != end - begin
-        ):
-            raise not_whole(path, f"`{name}` cannot be bytes {begin} to {end} of {size}")
-        if begin == end:
-            arrays[name] = np.empty(shape, dtype)
-            arrays[name].flags.writeable = False
-        else:
-            arrays[name] = np.memmap(path, dtype, "r", 8 + length + begin, tuple(shape))
+        header = file.read(length)
+    data = np.empty(0, np.uint8)
+    if size > 8 + length:
+        data = np.memmap(path, np.uint8, "r", offset=8 + length)
+    try:
+        fields: dict[str, Any] = json.loads(header)
+        metadata = dict(fields.pop("__metadata__").items())
+        arrays = {name: _view(data, **field) for name, field in fields.items()}
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise not_whole(path, f"its header has {type(error).__name__} {error}") from error
     return arrays, metadata
+
+
+def _view(data: NDArray[np.uint8], dtype: str, shape: Any, data_offsets: Any) -> NDArray[Any]:
+    (items,) = map(operator.index, shape)
+    begin, end = map(operator.index, data_offsets)
+    array = np.dtype(_NAMES[dtype])
+    if not 0 <= begin <= end <= len(data) or items * array.itemsize != end - begin:
+        msg = f"{items} items in bytes {begin} to {end} of {len(data)}"
+        raise ValueError(msg)
+    return data[begin:end].view(array)
 
 
 def not_whole(path: str | os.PathLike[str], reason: str) -> ValueError:

@@ -36,7 +36,7 @@ def plan_epoch(
     accumulation_steps: SupportsIndex = 1,
     shuffle: bool = True,
     seed: SupportsIndex = 0,
-    num_replicas: SupportsIndex = 1,
+    num_replicas: SupportsIndex | None = 1,
     drop_last: bool = False,
     too_long: str = "error",
     empty: str = "keep",
@@ -58,8 +58,8 @@ def plan_epoch(
         See :class:`BucketBatchSampler`, as for all that follow.
     buckets, composition, window, merge_buckets, order, jitter, accumulation_steps, shuffle, seed
         How samples come together, and in which order.
-    num_replicas : int, default 1
-        Batches of each step.
+    num_replicas : int or None, default 1
+        Batches of each step; None is 1.
     drop_last, too_long, empty
         What may be left out.
     steps_per_epoch : int, optional
@@ -115,7 +115,7 @@ def plan_epoch(
         array,
         options,
         epoch=as_uint64("epoch", epoch),
-        num_replicas=as_count("num_replicas", num_replicas),
+        num_replicas=1 if num_replicas is None else as_count("num_replicas", num_replicas),
     )
 
 

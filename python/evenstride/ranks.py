@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import SupportsIndex
+from typing import TYPE_CHECKING
 
 from torch import distributed
 
-from evenstride.options import as_count
+from evenstride.options import as_count, as_integer
 from evenstride.plan import as_rank
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
 
 
 def checked_ranks(
@@ -18,12 +21,17 @@ def checked_ranks(
     if num_replicas is not None:
         num_replicas = as_count("num_replicas", num_replicas)
     if rank is not None:
-        rank = as_rank(rank, 2**63 if num_replicas is None else num_replicas)
+        rank = as_integer("rank", rank)
+        if num_replicas is not None:
+            rank = as_rank(rank, num_replicas)
+        elif rank < 0:
+            msg = f"`rank` must be at least 0, but is {rank}."
+            raise ValueError(msg)
     return num_replicas, rank
 
 
-def resolved_ranks(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
-    """Return both, taking from ``torch.distributed`` what is not given, or 1 and 0 without it.
+def resolved_num_replicas(num_replicas: int | None) -> int:
+    """Return how many ranks there are: as given, else as ``torch.distributed`` has it, else 1.
 
     Raises
     ------
@@ -31,16 +39,36 @@ def resolved_ranks(num_replicas: int | None, rank: int | None) -> tuple[int, int
         If there are other processes, but ``torch.distributed`` does not know of them yet.
 
     """
-    if num_replicas is None or rank is None:
-        if distributed.is_available() and distributed.is_initialized():
-            num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
-            rank = distributed.get_rank() if rank is None else rank
-        elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            msg = (
-                f"torch.distributed must be initialised before the sampler is used, or `rank` and "
-                f"`num_replicas` be given, because WORLD_SIZE is {os.environ['WORLD_SIZE']}: call "
-                f"torch.distributed.init_process_group() first."
-            )
-            raise RuntimeError(msg)
-    num_replicas = 1 if num_replicas is None else num_replicas
-    return num_replicas, as_rank(0 if rank is None else rank, num_replicas)
+    if num_replicas is not None:
+        return num_replicas
+    return distributed.get_world_size() if _is_distributed() else 1
+
+
+def resolved_rank(rank: int | None, num_replicas: int) -> int:
+    """Return which rank this is: as given, else as ``torch.distributed`` has it, else 0.
+
+    Raises
+    ------
+    RuntimeError
+        As :func:`resolved_num_replicas`.
+    ValueError
+        If it is not in ``[0, num_replicas)``.
+
+    """
+    if rank is None:
+        rank = distributed.get_rank() if _is_distributed() else 0
+    return as_rank(rank, num_replicas)
+
+
+def _is_distributed() -> bool:
+    if distributed.is_available() and distributed.is_initialized():
+        return True
+    world_size = os.environ.get("WORLD_SIZE", "")
+    if world_size not in ("", "1"):
+        msg = (
+            f"torch.distributed must be initialised before the sampler is used, or `rank` and "
+            f"`num_replicas` be given, because WORLD_SIZE is {world_size}: call "
+            f"torch.distributed.init_process_group() first."
+        )
+        raise RuntimeError(msg)
+    return False

@@ -12,7 +12,7 @@ from evenstride import _core
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_integer, as_num_threads, as_uint64
 from evenstride.planner import make_plan
-from evenstride.ranks import checked_ranks, resolved_ranks
+from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state
 
 if TYPE_CHECKING:
@@ -193,25 +193,32 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     def _prepare(self) -> None:
         self._planner = self._options.planner(self._lengths, self._num_threads)
-        self._settled: tuple[int, int, _core.Settlement] | None = None
+        self._settled: tuple[int, _core.Settlement] | None = None
+        self._rank: int | None = None
         self._plan: EpochPlan | None = None
         self._fingerprint: str | None = None
 
-    def _settle(self) -> tuple[int, int, _core.Settlement]:
-        """Return the number of ranks, the rank, and what every epoch is filled into."""
+    def _settle(self) -> tuple[int, _core.Settlement]:
+        """Return the number of ranks, and what every epoch is filled into."""
         if self._settled is None:
-            num_replicas, rank = resolved_ranks(*self._given_ranks)
+            num_replicas = resolved_num_replicas(self._given_ranks[0])
             settlement = self._planner.settle(
                 num_replicas=num_replicas,
                 drop_last=self._options.drop_last,
                 steps_per_epoch=self._options.steps_per_epoch,
             )
-            self._settled = num_replicas, rank, settlement
+            self._settled = num_replicas, settlement
         return self._settled
+
+    def _resolved_rank(self) -> int:
+        # Not when the sampler is made, which may be before the processes know of each other.
+        if self._rank is None:
+            self._rank = resolved_rank(self._given_ranks[1], self._settle()[0])
+        return self._rank
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch: the same in all of them."""
-        return self._settle()[2].steps
+        return self._settle()[1].steps
 
     def total_steps(self, epochs: SupportsIndex) -> int:
         """Return the number of batches of this rank in so many whole epochs."""
@@ -229,7 +236,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     def _plan_of(self, epoch: int) -> EpochPlan:
         if self._plan is None or self._plan.epoch != epoch:
-            num_replicas, _, settlement = self._settle()
+            num_replicas, settlement = self._settle()
             self._plan = make_plan(
                 self._planner,
                 self._lengths,
@@ -255,7 +262,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             three over all ranks, without communication.
 
         """
-        return self.plan.step_info(step, self._settle()[1])
+        return self.plan.step_info(step, self._resolved_rank())
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Make the next pass all of `epoch`, in ``[0, 2**64)``.
@@ -280,8 +287,8 @@ class BucketBatchSampler(Sampler[list[int]]):
     def _batches(self) -> Iterator[list[int]]:
         epoch, start = self._start()
         plan = self._plan_of(epoch)
-        _, rank, settlement = self._settle()
-        last = settlement.steps - 1
+        rank = self._resolved_rank()
+        last = plan.num_steps - 1
         self._next = None
         cursor = _Cursor(epoch, start)
         for batches in plan.lists(rank, start):
@@ -296,7 +303,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         if self._next is not None:
             return self._next
         epoch = self._cursor.epoch
-        return (epoch + 1 if self._finished == epoch else epoch), 0
+        return as_uint64("epoch", epoch + 1 if self._finished == epoch else epoch), 0
 
     def state_dict(self, consumed: SupportsIndex | None = None) -> dict[str, Any]:
         """Return the position, as a few plain ints and strings.
@@ -314,7 +321,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             For :meth:`load_state_dict`, JSON, and ``torch.load(weights_only=True)``.
 
         """
-        num_replicas, _, settlement = self._settle()
+        num_replicas, settlement = self._settle()
         step = self._cursor.step
         if consumed is not None:
             left = settlement.steps - self._cursor.began
@@ -358,7 +365,7 @@ class BucketBatchSampler(Sampler[list[int]]):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options and the position; plans are made anew, ranks are resolved anew."""
         state = self.__dict__.copy()
-        for name in ("_planner", "_settled", "_plan", "_fingerprint"):
+        for name in ("_planner", "_settled", "_rank", "_plan", "_fingerprint"):
             del state[name]
         state["_lengths"] = pack_lengths(self._lengths)
         return state
@@ -369,11 +376,13 @@ class BucketBatchSampler(Sampler[list[int]]):
         self._lengths = unpack_lengths(state["_lengths"])
         self._prepare()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BucketBatchSampler:
+    def __copy__(self) -> BucketBatchSampler:
         """Copy the position; share the lengths, which never change, and what follows from them."""
-        twin = copy.copy(self.__dict__)
-        twin["_cursor"] = copy.copy(self._cursor)
         other = type(self).__new__(type(self))
-        other.__dict__.update(twin)
-        memo[id(self)] = other
+        other.__dict__.update(self.__dict__, _cursor=copy.copy(self._cursor))
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BucketBatchSampler:
+        """Copy as ``copy.copy`` does: nothing that is shared ever changes."""
+        memo[id(self)] = other = copy.copy(self)
         return other

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenstride.options import as_integer, as_uint64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 STATE_VERSION = 1
 
@@ -27,16 +30,11 @@ def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, i
         if name not in state:
             msg = f"`state` must have the field {name!r}, but has only {sorted(state)}."
             raise ValueError(msg)
-    found, wanted = _flat(state), _flat(expected)
-    order = ["version", "lengths", "num_replicas"]
-    names = order + sorted((wanted.keys() | found.keys()) - {*order, "epoch", "step"})
-    for name in names:
-        if found.get(name) != wanted.get(name):
-            msg = (
-                f"`{name}` must be the same as when the state was saved, but was "
-                f"{found.get(name)!r} there and is {wanted.get(name)!r} here."
-            )
-            raise ValueError(msg)
+    # In this order, since a change of lengths or options changes the number of steps too.
+    _check_same(state, expected, ("version", "lengths", "num_replicas"))
+    found, wanted = _options(state), _options(expected)
+    _check_same(found, wanted, sorted(wanted.keys() | found.keys()))
+    _check_same(state, expected, ("seed", "steps_per_epoch"))
     step, steps = as_integer("step", state["step"]), expected["steps_per_epoch"]
     if not 0 <= step <= steps:
         msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
@@ -44,14 +42,23 @@ def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, i
     return as_uint64("epoch", state["epoch"]), step
 
 
-def _flat(state: dict[str, Any]) -> dict[str, Any]:
-    fields = dict(state)
-    text = fields.pop("options")
+def _options(state: dict[str, Any]) -> dict[str, Any]:
+    text = state["options"]
     if not isinstance(text, str):
         msg = f"`options` must be a string, but is {text!r}."
         raise TypeError(msg)
     try:
-        return {**fields, **json.loads(text)}
-    except (ValueError, TypeError):
+        return dict(json.loads(text).items())
+    except (ValueError, AttributeError):
         msg = f"`options` must be a JSON object, but is {text!r}."
         raise ValueError(msg) from None
+
+
+def _check_same(found: dict[str, Any], wanted: dict[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if found.get(name) != wanted.get(name):
+            msg = (
+                f"`{name}` must be the same as when the state was saved, but was "
+                f"{found.get(name)!r} there and is {wanted.get(name)!r} here."
+            )
+            raise ValueError(msg)

@@ -84,8 +84,8 @@ TEST(Balanced, WindowsLongerThanTheHorizonAreKeptToo) {
   }
 }
 
-// Where no window near by is tight, the step with the earliest deadline comes early. At its deadline
-// it must count once; counted twice, a prefix without slack passes for one with plenty.
+// Where no window near by is tight, the step with the earliest deadline comes early. At its
+// deadline it must count once; counted twice, a prefix without slack passes for one with plenty.
 TEST(Balanced, AStepThatComesEarlyCountsOnceAtItsDeadline) {
   Draws random(Stream(6));
   for (int trial = 0; trial < 300; ++trial) {

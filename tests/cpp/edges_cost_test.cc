@@ -33,8 +33,8 @@ double cost_in_tokens(const BucketCosts& costs, const WidthHistogram& widths, st
          static_cast<double>(costs.without_padding(0, widths.widths.size()));
 }
 
-// The mean padded tokens of the lengths in [begin, end), shuffled and filled `num_fills` times, with
-// an overhead for each batch.
+// The mean padded tokens of the lengths in [begin, end), shuffled and filled `num_fills` times,
+// with an overhead for each batch.
 double filled_cost(const LengthHistogram& histogram, const FillLimits& limits, std::uint64_t begin,
                    std::uint64_t end, double batch_overhead, std::uint64_t num_fills) {
   std::vector<Sample> samples;
@@ -72,8 +72,8 @@ TEST(BucketCosts, CountBatchesAndHalfOfWhatTheLastMayLack) {
   const BucketCosts costs(widths, {.token_budget = 75}, 64);  // Batches of 10.
   EXPECT_NEAR(cost_in_tokens(costs, widths, 0, 1), 7000 + 100 + 71 * 9 / 20.0, 1e-6);
   // An overhead is a 128th of the largest batch, whatever limits it.
-  for (const FillLimits& limits : {FillLimits{.token_budget = 3500},
-                                   {.token_budget = kTop, .max_batch_size = 500}}) {
+  for (const FillLimits& limits :
+       {FillLimits{.token_budget = 3500}, {.token_budget = kTop, .max_batch_size = 500}}) {
     EXPECT_NEAR(cost_in_tokens(BucketCosts(widths, limits, 1024), widths, 0, 1),
                 7000 + 2 * 27 + 3527 * 499 / 1000.0, 1e-6);
   }
@@ -99,7 +99,8 @@ TEST(BucketCosts, OfFewSamplesCountTheLastBatchAsItIs) {
 }
 
 TEST(BucketCosts, OfFewSamplesAreTheMeanOfTheRealFill) {
-  for (const std::size_t num_samples : {std::size_t{20}, std::size_t{100}, std::size_t{BucketCosts::kFewSamples}}) {
+  for (const std::size_t num_samples :
+       {std::size_t{20}, std::size_t{100}, std::size_t{BucketCosts::kFewSamples}}) {
     const LengthHistogram histogram = histogram_of(lognormal_lengths(num_samples, 600, 1, 8192));
     for (const FillLimits& limits : {FillLimits{.token_budget = 12800},
                                      {.token_budget = 12800, .batch_size_multiple = 4},

@@ -169,17 +169,19 @@ TEST(Mixed, EveryNumberOfStepsInTheRangeIsMetInEveryEpoch) {
     const std::uint64_t fewest = fewest_of(admitted, problem.options.limits);
     const std::uint64_t least = (fewest + num_replicas - 1) / num_replicas;
     const std::uint64_t most = std::max<std::uint64_t>(least, admitted.size() / num_replicas);
+    Epochs<> natural(problem, testing::ranks(num_replicas), accumulation_steps);
+    const std::uint64_t natural_steps = natural.settle().steps;
     for (std::uint64_t steps = 1; steps <= most + 1; ++steps) {
       const StepOptions options = {.num_replicas = num_replicas, .steps_per_epoch = steps};
       Epochs<> epochs(problem, options, accumulation_steps);
-      if (steps % accumulation_steps != 0) {
+      if (steps % accumulation_steps != 0 && steps != natural_steps) {
         ASSERT_EQ(testing::message_of([&] { (void)epochs.settle(); }),
                   "`steps_per_epoch` must be a multiple of accumulation_steps = " +
                       std::to_string(accumulation_steps) + " for order='mixed', but is " +
                       std::to_string(steps) + ".");
         continue;
       }
-      if (steps < least || steps > most) {
+      if ((steps < least || steps > most) && steps != natural_steps) {
         ASSERT_EQ(testing::message_of([&] { (void)epochs.settle(); }),
                   "`steps_per_epoch` must be in [" + std::to_string(least) + ", " +
                       std::to_string(most) + "], but is " + std::to_string(steps) + ".");
@@ -193,6 +195,25 @@ TEST(Mixed, EveryNumberOfStepsInTheRangeIsMetInEveryEpoch) {
             << "trial " << trial << ", steps " << steps << ", epoch " << epoch;
       }
     }
+  }
+}
+
+TEST(Mixed, TheNaturalNumberOfStepsCanBeAskedFor) {
+  Random random(7);
+  for (int trial = 0; trial < 500; ++trial) {
+    Problem problem;
+    problem.options.limits = {.token_budget = 9};
+    problem.lengths.resize(random.between(1, 15));
+    std::ranges::generate(problem.lengths, [&] { return random.one_in(3) ? 1 : 9; });
+    StepOptions options = testing::ranks(random.between(1, 3));
+    const std::uint64_t accumulation_steps = random.between(1, 3);
+    const Settlement natural = Epochs<>(problem, options, accumulation_steps).settle();
+    options.steps_per_epoch = natural.steps;
+    Epochs<> epochs(problem, options, accumulation_steps);
+    Settlement settled;
+    ASSERT_NO_THROW(settled = epochs.settle()) << "trial " << trial;
+    ASSERT_EQ(settled.steps, natural.steps) << "trial " << trial;
+    ASSERT_EQ(fault_of(problem, options, settled, epochs.form(1, settled), epochs.classes()), "");
   }
 }
 

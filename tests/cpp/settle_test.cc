@@ -151,7 +151,7 @@ TEST(Settle, DropLastKeepsTheNaturalBatches) {
   }
 }
 
-TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOther) {
+TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOtherButTheNaturalOne) {
   Random random(5);
   for (int trial = 0; trial < 1500; ++trial) {
     const Case problem = random_case(random);
@@ -173,7 +173,13 @@ TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOther) {
         ASSERT_LE(settled.batches[k], problem.buckets[k].samples) << trial;
       }
     }
+    const Settlement natural = settle(problem.buckets, problem.options);
+    EXPECT_EQ(settle_on_steps(natural.steps).batches, natural.batches);
+    EXPECT_EQ(settle_on_steps(natural.steps).repeats, natural.repeats);
     for (const std::uint64_t steps : {least - 1, most + 1, std::uint64_t{1} << 62}) {
+      if (steps == natural.steps) {
+        continue;
+      }
       EXPECT_EQ(testing::message_of([&] { (void)settle_on_steps(steps); }),
                 "`steps_per_epoch` must be in [" + std::to_string(least) + ", " +
                     std::to_string(most) + "], but is " + std::to_string(steps) + ".");
