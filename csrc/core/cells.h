@@ -53,8 +53,9 @@ struct Grouping {
 template <class Entry>
 class Cells {
  public:
-  // Deals the samples, in O(samples) and about sizeof(Entry) bytes a sample of `workspace`, which the
-  // cells use as long as they live. Throws std::runtime_error if they are not those of the survey.
+  // Deals the samples, in O(samples) and about sizeof(Entry) bytes a sample of `workspace`, which
+  // the cells use as long as they live. Throws std::runtime_error if they are not those of the
+  // survey.
   Cells(const Lengths& lengths, const Classes& classes, const Survey& survey,
         const Grouping& grouping, Stream stream, Workspace& workspace, Team& team);
 

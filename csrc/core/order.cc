@@ -20,18 +20,12 @@ constexpr std::size_t kNone = kMostBuckets;  // No bucket.
 
 // The first name of an order is the one that name_of gives.
 constexpr Named<Order> kNames[] = {
-    {"stride", Order::kStride},
-    {"balanced", Order::kBalanced},
-    {"stratified", Order::kStratified},
-    {"mixed", Order::kMixed},
-    {"shuffle", Order::kShuffle},
-    {"weighted", Order::kShuffle},
-    {"anti_repeat", Order::kAntiRepeat},
-    {"diversity", Order::kDiversity},
-    {"diversity_2", Order::kDiversity2},
-    {"round_robin", Order::kRoundRobin},
-    {"ascending", Order::kAscending},
-    {"descending", Order::kDescending},
+    {"stride", Order::kStride},          {"balanced", Order::kBalanced},
+    {"stratified", Order::kStratified},  {"mixed", Order::kMixed},
+    {"shuffle", Order::kShuffle},        {"weighted", Order::kShuffle},
+    {"anti_repeat", Order::kAntiRepeat}, {"diversity", Order::kDiversity},
+    {"diversity_2", Order::kDiversity2}, {"round_robin", Order::kRoundRobin},
+    {"ascending", Order::kAscending},    {"descending", Order::kDescending},
 };
 
 // One weight a bucket under partial sums (Fenwick, "A new data structure for cumulative frequency
@@ -167,7 +161,9 @@ std::uint64_t check(std::span<const std::uint64_t> steps_per_bucket, const Order
 
 }  // namespace
 
-Order parse_order(std::string_view name) { return parse_name("order", kNames, name); }
+Order parse_order(std::string_view name) {
+  return parse_name("order", kNames, name);
+}
 
 std::string_view name_of(Order order) noexcept {
   return std::ranges::find(kNames, order, &Named<Order>::value)->name;

@@ -36,10 +36,11 @@ struct Settlement {
 // one instead. O(buckets). Throws std::invalid_argument if drop_last leaves no step.
 [[nodiscard]] Settlement settle(std::span<const BucketRange> buckets, const StepOptions& options);
 
-// Settles on exactly `steps`: as `settle` does where it comes to that number, else spread over the buckets in proportion to their natural batches.
-// `fewest` has the fewest batches that each bucket can make. With drop_last, fewer than
-// num_replicas batches are over, and only if there cannot be fewer. O(buckets). Throws
-// std::invalid_argument, naming both ends, if there cannot be as many or as few steps.
+// Settles on exactly `steps`: as `settle` does where it comes to that number, else spread over the
+// buckets in proportion to their natural batches. `fewest` has the fewest batches that each bucket
+// can make. With drop_last, fewer than num_replicas batches are over, and only if there cannot be
+// fewer. O(buckets). Throws std::invalid_argument, naming both ends, if there cannot be as many or
+// as few steps.
 [[nodiscard]] Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
                                    std::span<const std::uint64_t> fewest,
                                    const StepOptions& options);
