@@ -1,6 +1,7 @@
 // Times whole plans of 10^5 to 10^8 samples, with the memory that they take beyond the lengths.
 #include <benchmark/benchmark.h>
 #ifdef __linux__
+#include <malloc.h>
 #include <unistd.h>
 #endif
 
@@ -28,6 +29,9 @@ constexpr std::uint64_t kMemoryOfLargest = std::uint64_t{4} << 30;
 class PeakMemory {
  public:
   PeakMemory() {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);  // What is only kept for later use would hide what is used.
+#endif
     std::ofstream("/proc/self/clear_refs") << "5";  // The peak begins anew.
     before_ = status("VmRSS:");
   }

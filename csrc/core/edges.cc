@@ -110,7 +110,7 @@ std::vector<std::size_t> cheapest_cuts(const CostTable& table, std::size_t num_c
       cuts.push_back(last);
     }
   }
-  std::reverse(cuts.begin(), cuts.end());
+  std::ranges::reverse(cuts);
   return cuts;
 }
 

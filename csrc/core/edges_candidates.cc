@@ -17,6 +17,7 @@ void add_quantiles(std::size_t num_widths, std::size_t num_parts, const MassOf& 
     all += mass_of(i);
   }
   // A heavy width would swallow many quantiles, which the others need.
+  // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): num_parts is at least 2.
   const Wide cap = all / num_parts + 1;
   Wide total = 0;
   for (std::size_t i = 0; i < num_widths; ++i) {
@@ -61,8 +62,9 @@ std::vector<std::size_t> candidate_cuts(const WidthHistogram& histogram, std::si
   std::vector<std::size_t> cuts{0, num_widths};
   add_quantiles(num_widths, num_cuts / 2, samples_of, cuts);
   add_quantiles(num_widths, num_cuts / 2, tokens_of, cuts);
-  std::sort(cuts.begin(), cuts.end());
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  std::ranges::sort(cuts);
+  const auto repeated = std::ranges::unique(cuts);
+  cuts.erase(repeated.begin(), repeated.end());
   return cuts;
 }
 

@@ -88,8 +88,7 @@ BucketCosts::BucketCosts(const WidthHistogram& histogram, const FillLimits& limi
 
   const std::uint64_t num_ranks = std::min(num_samples, kMaxRanks);
   const auto sample_of = [&](std::uint64_t rank) {
-    return static_cast<std::uint64_t>(static_cast<Wide>(2 * rank + 1) * num_samples /
-                                      (2 * num_ranks));
+    return static_cast<std::uint64_t>((Wide{2} * rank + 1) * num_samples / (Wide{2} * num_ranks));
   };
   width_of_rank_.reserve(num_ranks);
   first_rank_.reserve(histogram.widths.size() + 1);
@@ -218,7 +217,7 @@ BucketCosts::Batches BucketCosts::fill_draws(const std::uint32_t* draws) const {
 std::uint64_t BucketCosts::cost_of_few(std::size_t first, std::size_t last) const {
   const std::uint64_t narrowest = histogram_.widths[first];
   const std::uint64_t widest = histogram_.widths[last - 1];
-  const std::size_t size =
+  const auto size =
       static_cast<std::size_t>(histogram_.samples_below[last] - histogram_.samples_below[first]);
   Wide tokens = 0;
   for (const std::vector<Sample>& order : orders_) {

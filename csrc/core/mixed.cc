@@ -17,6 +17,10 @@ enum StreamName : std::uint64_t { kDeal, kShuffle, kTail, kSteps, kRanks, kLast 
 constexpr std::size_t kCellSamples = std::size_t{16} * 1024;
 constexpr std::uint64_t kSpare = 200;  // One optimizer step in this many is added.
 
+[[noreturn]] void throw_misfit() {
+  throw std::invalid_argument("`settlement` must be of the same lengths and options.");
+}
+
 std::uint64_t divide_up(std::uint64_t value, std::uint64_t divisor) {
   return (value + divisor - 1) / divisor;
 }
@@ -87,10 +91,6 @@ std::size_t MixedEpoch<Entry>::largest_end(std::size_t begin, std::size_t end,
 template <class Entry>
 Settlement MixedEpoch<Entry>::settle() const {
   const std::optional<std::uint64_t> wanted = options_.steps.steps_per_epoch;
-  if (wanted && *wanted % options_.accumulation_steps == 0 &&
-      *wanted > options_.accumulation_steps) {
-    return settle_on(*wanted);  // Without filling the epoch to see what it comes to.
-  }
   const Settlement settled = settle_naturally();
   return wanted && *wanted != settled.steps ? settle_on(*wanted) : settled;
 }
@@ -184,8 +184,12 @@ void MixedEpoch<Entry>::cut(std::size_t begin, std::size_t end, std::uint64_t wa
     indices_[i] = entries_[i].index();
   }
   const auto* const indices = reinterpret_cast<const std::byte*>(&indices_[begin]);
+  const std::vector<Cut> cuts = cut_into(entries, wanted, options_.limits);
+  if (cuts.size() != wanted) {
+    throw_misfit();
+  }
   Batch<Entry>* next = to;
-  for (const Cut& cut : cut_into(entries, wanted, options_.limits)) {
+  for (const Cut& cut : cuts) {
     *next++ = {.indices = indices + cut.begin * sizeof(Index),
                .count = static_cast<Index>(cut.end - cut.begin),
                .longest = static_cast<Index>(cut.longest)};
@@ -202,6 +206,10 @@ template <class Entry>
 Steps<Entry> MixedEpoch<Entry>::form(const Settlement& settlement, Team& team) {
   const auto num_replicas = static_cast<std::size_t>(options_.steps.num_replicas);
   const std::size_t group = num_replicas * static_cast<std::size_t>(options_.accumulation_steps);
+  if (settlement.batches.size() != 1 || settlement.batches.front() > entries_.size() ||
+      settlement.batches.front() + settlement.repeats < settlement.steps * num_replicas) {
+    throw_misfit();
+  }
   const auto wanted = static_cast<std::size_t>(settlement.batches.front());
   std::vector<Batch<Entry>> batches(wanted);
   std::vector<std::size_t> begins{0, 0};

@@ -35,8 +35,9 @@ void check_count(const char* name, std::uint64_t value) {
 
 void check(const StepOptions& steps) {
   check_count("num_replicas", steps.num_replicas);
-  if (steps.num_replicas > std::numeric_limits<std::int32_t>::max()) {
-    throw std::invalid_argument("`num_replicas` must be in [1, 2**31), but is " +
+  constexpr std::uint64_t kMostReplicas = std::uint64_t{1} << 20;  // A step needs memory for each.
+  if (steps.num_replicas > kMostReplicas) {
+    throw std::invalid_argument("`num_replicas` must be in [1, 2**20], but is " +
                                 std::to_string(steps.num_replicas) + ".");
   }
   check_count("steps_per_epoch", steps.steps_per_epoch.value_or(1));

@@ -27,7 +27,7 @@ def as_lengths(lengths: Lengths) -> LengthArray:
     TypeError
         If they are not integers, or not 1-dimensional.
     ValueError
-        If an Arrow column has nulls.
+        If an Arrow column has nulls, or a masked array masks.
 
     """
     array = _as_array(lengths)
@@ -45,6 +45,10 @@ def as_lengths(lengths: Lengths) -> LengthArray:
 
 
 def _as_array(lengths: Lengths) -> NDArray[Any]:
+    if isinstance(lengths, np.ma.MaskedArray) and np.ma.is_masked(lengths):
+        mask = np.ma.getmaskarray(lengths)
+        msg = f"`lengths[{mask.argmax()}]` must not be masked; {mask.sum()} lengths are."
+        raise ValueError(msg)
     if isinstance(lengths, np.ndarray):
         return lengths
     if isinstance(lengths, range):

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
 _FILE_VERSION = 1
 _LISTS_AT_ONCE = 256
-_FEWEST_EDGES = 2
+_DTYPES = {
+    "indices": ("i4", "u4", "i8"),
+    "offsets": ("i8",),
+    "buckets": ("i2",),
+    "widths": ("i4", "i8"),
+    "repeats": ("i8",),
+    "dropped": ("i8",),
+    "edges": ("i8", "u8"),
+    "tokens": ("u8",),
+}
 
 
 @dataclass(frozen=True)
@@ -257,9 +266,9 @@ class EpochPlan:
             samples=int(samples[mine - first]),
             tokens=int(tokens[mine - first]),
             padded_tokens=int(padded[mine - first]),
-            global_samples=int(samples.sum()),
-            global_tokens=int(tokens.sum()),
-            global_padded_tokens=int(padded.sum()),
+            global_samples=sum(samples.tolist()),
+            global_tokens=sum(tokens.tolist()),
+            global_padded_tokens=sum(padded.tolist()),
         )
 
     def _tokens_of(self, batches: slice) -> NDArray[np.uint64]:
@@ -320,29 +329,37 @@ class EpochPlan:
         except (ValueError, KeyError, TypeError) as error:
             reason = f"it has {type(error).__name__} {error}"
             raise not_whole(path, reason) from error
-        if fault := plan._fault(len(tokens)):
+        for fault in plan._faults(len(tokens)):
             raise not_whole(path, fault)
         plan._path = str(Path(path).resolve())
         return plan
 
-    def _fault(self, num_tokens: int) -> str | None:
-        """Return what is wrong with the arrays of a plan from elsewhere."""
-        batches = len(self)
-        if batches < 1 or self.num_replicas < 1 or batches % self.num_replicas != 0:
-            return f"it has {batches} batches for {self.num_replicas} ranks"
-        if not len(self.buckets) == len(self.widths) == num_tokens == batches:
-            return f"not all of its arrays have {batches} batches"
-        kinds = {name: array.dtype.kind for name, array in self._arrays().items()}
-        if any(kind not in "iu" for kind in kinds.values()):
-            return f"its arrays have the kinds {kinds}"
-        if len(self.edges) < _FEWEST_EDGES or not 0 <= self.buckets.min() <= self.buckets.max() < (
-            len(self.edges) - 1
+    def _faults(self, num_tokens: int) -> Iterator[str]:
+        """Yield what is wrong with the arrays of a plan from elsewhere."""
+        batches, ranks = len(self), self.num_replicas
+        facts: dict[str, Any] = self._facts()
+        for name, dtype in _DTYPES.items():
+            if getattr(self, name).dtype.str.strip("<=|") not in dtype:
+                yield f"its {name} have dtype {getattr(self, name).dtype}"
+        if (
+            not isinstance(facts["num_replicas"], int)
+            or batches < 1
+            or ranks < 1
+            or batches % ranks != 0
         ):
-            return f"its buckets are not in [0, {len(self.edges) - 1})"
-        rises = self.offsets[0] == 0 and bool((np.diff(self.offsets) >= 0).all())
+            yield f"it has {batches} batches for {ranks!r} ranks"
+        if not isinstance(facts["options"], dict) or not isinstance(facts["removed"], dict):
+            yield "its facts are not all there"
+        if not len(self.buckets) == len(self.widths) == num_tokens == batches:
+            yield f"not all of its arrays have {batches} batches"
+        num_buckets = len(self.edges) - 1
+        if num_buckets < 1 or self.buckets.min() < 0 or self.buckets.max() >= num_buckets:
+            yield f"its buckets are not in [0, {num_buckets})"
+        if self.widths.min() < 1:
+            yield "its widths are not all at least 1"
+        rises = self.offsets[0] == 0 and bool((np.diff(self.offsets) > 0).all())
         if not rises or self.offsets[-1] != len(self.indices):
-            return f"its offsets do not rise from 0 to {len(self.indices)}"
-        return None
+            yield f"its offsets do not rise from 0 to {len(self.indices)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle a loaded plan as its path, another as its arrays, with the tokens for lengths."""

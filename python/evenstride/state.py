@@ -49,7 +49,7 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(msg)
     try:
         return dict(json.loads(text).items())
-    except (ValueError, AttributeError):
+    except (AttributeError, RecursionError, ValueError):
         msg = f"`options` must be a JSON object, but is {text!r}."
         raise ValueError(msg) from None
 

@@ -97,7 +97,7 @@ TEST(OrderSteps, SaysWhichValueIsWrong) {
     return [=, &team] { (void)order_steps(counts, options, stream, team); };
   };
   expect_error(call(Counts(32768), {}),
-               "`steps_per_bucket` must hold at most 32767 buckets, but holds 32768.");
+               "`steps_per_bucket` must hold at most 32000 buckets, but holds 32768.");
   expect_error(call({1, ~std::uint64_t{0}}, {}),
                "`steps_per_bucket[1]` must be at most 4294967295, but is 18446744073709551615.");
   expect_error(call({0x1'0000'0000}, {}),
