@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     IndexArray = NDArray[np.integer[Any]]
 
 _FILE_VERSION = 1
-_LISTS_AT_ONCE = 256
+_LISTS_AT_ONCE = 64
 _DTYPES = {
     "indices": ("i4", "u4", "i8"),
     "offsets": ("i8",),
@@ -202,10 +202,10 @@ class EpochPlan:
         """
         return RankBatches(self, as_rank(rank, self.num_replicas))
 
-    def lists(self, rank: int = 0, start: int = 0) -> Iterator[list[list[int]]]:
-        """Yield the batches of one rank from step `start` on, some at a time, as lists of int."""
-        for begin in range(start, self.num_steps, _LISTS_AT_ONCE):
-            end = min(begin + _LISTS_AT_ONCE, self.num_steps)
+    def lists(self, rank: int, start: int, stop: int) -> Iterator[list[list[int]]]:
+        """Yield the batches of one rank in steps [start, stop), some at a time, as lists of int."""
+        for begin in range(start, stop, _LISTS_AT_ONCE):
+            end = min(begin + _LISTS_AT_ONCE, stop)
             yield _core.batch_lists(
                 self.indices,
                 self.offsets,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch.utils.data import Sampler
@@ -25,12 +26,28 @@ if TYPE_CHECKING:
 class _Cursor:
     """Where a pass began, and how far it has come, in batches of the rank."""
 
-    __slots__ = ("began", "epoch", "step")
+    __slots__ = ("_batches", "_end", "began", "epoch")
 
-    def __init__(self, epoch: int, step: int) -> None:
+    def __init__(self, epoch: int, began: int, step: int) -> None:
         self.epoch = epoch
-        self.began = step
-        self.step = step
+        self.began = began
+        self._end = step
+        self._batches: Iterator[list[int]] = iter(())
+
+    @property
+    def step(self) -> int:
+        """Batches before this one are handed out."""
+        return self._end - operator.length_hint(self._batches)
+
+    def hand_out(self, batches: list[list[int]]) -> Iterator[list[int]]:
+        """Return an iterator over the next batches, which knows by itself how far it has come."""
+        self._batches = iter(batches)
+        self._end += len(batches)
+        return self._batches
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the position, without the batches that lie ready."""
+        return _Cursor, (self.epoch, self.began, self.step)
 
 
 class BucketBatchSampler(Sampler[list[int]]):
@@ -183,7 +200,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         self._given_ranks = checked_ranks(num_replicas, rank)
         self._num_threads = as_num_threads(num_threads)
         self._lengths = as_lengths(lengths)
-        self._cursor = _Cursor(0, 0)
+        self._cursor = _Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
         self._finished: int | None = None
         self._prepare()
@@ -273,7 +290,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         epoch = as_uint64("epoch", epoch)
         if self._next is None or self._next[0] != epoch:
             self._next = epoch, 0
-            self._cursor = _Cursor(epoch, 0)
+            self._cursor = _Cursor(epoch, 0, 0)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Iterate over the batches of a pass, each a list of sample indices.
@@ -288,15 +305,17 @@ class BucketBatchSampler(Sampler[list[int]]):
         epoch, start = self._start()
         plan = self._plan_of(epoch)
         rank = self._resolved_rank()
-        last = plan.num_steps - 1
         self._next = None
-        cursor = _Cursor(epoch, start)
-        for batches in plan.lists(rank, start):
-            for batch in batches:
-                if cursor.step == last:
-                    self._finished = epoch
-                cursor.step += 1
+        cursor = _Cursor(epoch, start, start)
+        # The last batch apart, since a loop may stop at it and not come back for the end.
+        for batches in plan.lists(rank, start, plan.num_steps - 1):
+            for batch in cursor.hand_out(batches):
                 self._cursor = cursor
+                yield batch
+        for batches in plan.lists(rank, plan.num_steps - 1, plan.num_steps):
+            for batch in cursor.hand_out(batches):
+                self._cursor = cursor
+                self._finished = epoch
                 yield batch
 
     def _start(self) -> tuple[int, int]:
@@ -351,7 +370,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 
         """
         epoch, step = check_state(state, self.state_dict())
-        self._cursor = _Cursor(epoch, step)
+        self._cursor = _Cursor(epoch, step, step)
         is_over = step == len(self)
         self._next = None if is_over else (epoch, step)
         self._finished = epoch if is_over else None
