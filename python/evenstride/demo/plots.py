@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ def _loss(results: Results) -> Figure:
         ax.plot(*running_mean(run.steps, window), color=_INK, linewidth=1.3)
         noise = run.noise(results.facts.accumulation_steps).optimizer_step
         ax.set_title(
-            f"{run.order}\nnoise between optimizer steps {noise:.3f}",
+            f"{run.order}\nnoise between optimizer steps {_shown(noise)}",
             loc="left",
             fontsize="medium",
             color=_INK,
@@ -172,3 +173,7 @@ def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
+
+
+def _shown(noise: float) -> str:
+    return "unknown: too few batches" if math.isnan(noise) else f"{noise:.3f}"
