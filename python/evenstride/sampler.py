@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch.utils.data import Sampler
 
 from evenstride import _core
+from evenstride.cursor import Cursor
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_integer, as_num_threads, as_uint64
 from evenstride.planner import make_plan
@@ -21,33 +21,6 @@ if TYPE_CHECKING:
 
     from evenstride.lengths import Lengths
     from evenstride.plan import EpochPlan, StepInfo
-
-
-class _Cursor:
-    """Where a pass began, and how far it has come, in batches of the rank."""
-
-    __slots__ = ("_batches", "_end", "began", "epoch")
-
-    def __init__(self, epoch: int, began: int, step: int) -> None:
-        self.epoch = epoch
-        self.began = began
-        self._end = step
-        self._batches: Iterator[list[int]] = iter(())
-
-    @property
-    def step(self) -> int:
-        """Batches before this one are handed out."""
-        return self._end - operator.length_hint(self._batches)
-
-    def hand_out(self, batches: list[list[int]]) -> Iterator[list[int]]:
-        """Return an iterator over the next batches, which knows by itself how far it has come."""
-        self._batches = iter(batches)
-        self._end += len(batches)
-        return self._batches
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the position, without the batches that lie ready."""
-        return _Cursor, (self.epoch, self.began, self.step)
 
 
 class BucketBatchSampler(Sampler[list[int]]):
@@ -200,7 +173,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         self._given_ranks = checked_ranks(num_replicas, rank)
         self._num_threads = as_num_threads(num_threads)
         self._lengths = as_lengths(lengths)
-        self._cursor = _Cursor(0, 0, 0)
+        self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
         self._finished: int | None = None
         self._prepare()
@@ -290,7 +263,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         epoch = as_uint64("epoch", epoch)
         if self._next is None or self._next[0] != epoch:
             self._next = epoch, 0
-            self._cursor = _Cursor(epoch, 0, 0)
+            self._cursor = Cursor(epoch, 0, 0)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Iterate over the batches of a pass, each a list of sample indices.
@@ -306,7 +279,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         plan = self._plan_of(epoch)
         rank = self._resolved_rank()
         self._next = None
-        cursor = _Cursor(epoch, start, start)
+        cursor = Cursor(epoch, start, start)
         # The last batch apart, since a loop may stop at it and not come back for the end.
         for batches in plan.lists(rank, start, plan.num_steps - 1):
             for batch in cursor.hand_out(batches):
@@ -370,7 +343,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 
         """
         epoch, step = check_state(state, self.state_dict())
-        self._cursor = _Cursor(epoch, step, step)
+        self._cursor = Cursor(epoch, step, step)
         is_over = step == len(self)
         self._next = None if is_over else (epoch, step)
         self._finished = epoch if is_over else None
