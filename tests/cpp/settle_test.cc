@@ -119,6 +119,11 @@ TEST(Settle, ABucketThatWouldMoreThanDoubleHandsItsRestToTheNextShorterOne) {
   EXPECT_EQ(settled.steps, 3U);
 }
 
+TEST(Settle, ABucketThatWouldJustDoubleIsCompleted) {
+  const Settlement settled = settle(Ranges{{100, 200}, {4, 100}}, testing::ranks(8));
+  EXPECT_EQ(settled.batches, (Values{104, 8}));
+}
+
 TEST(Settle, BatchesOfTheShortestBucketCompleteTheLastStep) {
   const Settlement settled = settle(Ranges{{3, 100}, {0, 0}}, testing::ranks(8));
   EXPECT_EQ(settled.batches, (Values{8, 0}));

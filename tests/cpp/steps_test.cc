@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -327,26 +328,27 @@ TEST(Steps, OverTheEpochsDropLastLosesNoSampleForGood) {
   EXPECT_GT(std::ranges::min(seen), 20U);
 }
 
-TEST(Steps, DropLastDropsEveryBatchAsOften) {
+// 22 short and 21 long samples, each a batch: rests of 6 and 5, of which 3 are dropped.
+TEST(Steps, DropLastDropsEveryBatchOfTheRestsAsOften) {
   Problem problem = two_buckets();
-  problem.options.limits.max_batch_size = 1;  // So that samples are batches.
-  problem.lengths.resize(47);
+  problem.options.limits.max_batch_size = 1;
+  problem.lengths.assign(22, 10);
+  problem.lengths.insert(problem.lengths.end(), 21, 90);
   Values dropped(problem.lengths.size());
-  for (std::uint64_t epoch = 0; epoch < 4000; ++epoch) {
+  constexpr int kEpochs = 4000;
+  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
     const Formed<> formed(problem, testing::ranks(8, true), Stream(epoch));
-    ASSERT_EQ(formed.steps.dropped.size(), 7U);
+    ASSERT_EQ(formed.steps.dropped.size(), 3U);
     for (const std::uint64_t index : formed.steps.dropped) {
       ++dropped[index];
     }
   }
-  // Within a bucket: how often each of two buckets loses a batch is another matter.
-  Values short_ones;
-  Values long_ones;
-  for (std::size_t i = 0; i < dropped.size(); ++i) {
-    (problem.lengths[i] < 50 ? short_ones : long_ones).push_back(dropped[i]);
-  }
+  const Values short_ones(dropped.begin(), dropped.begin() + 22);
+  const Values long_ones(dropped.begin() + 22, dropped.end());
   EXPECT_LT(testing::unevenness(short_ones), 4);
   EXPECT_LT(testing::unevenness(long_ones), 4);
+  const auto dropped_short = std::accumulate(short_ones.begin(), short_ones.end(), 0.0);
+  EXPECT_NEAR(dropped_short, kEpochs * 3 * 6.0 / 11, 250);  // Five standard deviations.
 }
 
 }  // namespace
