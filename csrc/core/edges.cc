@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/checks.h"
 #include "core/edges_candidates.h"
 #include "core/edges_cost.h"
 
@@ -125,6 +126,7 @@ std::vector<std::uint64_t> optimal_edges(const LengthHistogram& histogram,
   if (histogram.lengths.empty()) {
     throw std::invalid_argument("`lengths` must have at least 1 sample, but has 0.");
   }
+  check_limits(limits);
   const WidthHistogram widths = width_histogram(histogram, limits.pad_to_multiple_of);
   const std::vector<std::size_t> cuts = candidate_cuts(
       widths, std::clamp(std::min(num_buckets, kMaxCuts) * kCutsABucket, kMinCuts, kMaxCuts));

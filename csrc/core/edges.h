@@ -23,9 +23,9 @@ namespace evenstride {
 // The histogram should hold admitted samples only; one that is wider than the budget counts as a
 // batch of its own. The result is the same on every platform and for every size of the team.
 //
-// Throws std::invalid_argument if num_buckets < 1 or the histogram is empty. With G cuts,
-// G = max(160, 5 * num_buckets) but at most 2,048, it takes G^2 / 2 simulated fills, shared by the
-// team, O(num_buckets * G^2) additions and O(distinct lengths) for the rest.
+// Throws std::invalid_argument if num_buckets < 1, the histogram is empty, or a limit is out of
+// range. With G cuts, G = max(160, 5 * num_buckets) but at most 2,048, it takes G^2 / 2 simulated
+// fills, shared by the team, O(num_buckets * G^2) additions and O(distinct lengths) for the rest.
 [[nodiscard]] std::vector<std::uint64_t> optimal_edges(const LengthHistogram& histogram,
                                                        std::uint64_t num_buckets,
                                                        const FillLimits& limits, Team& team);

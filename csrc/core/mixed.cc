@@ -268,7 +268,9 @@ Steps<Entry> MixedEpoch<Entry>::form(const Settlement& settlement, Team& team) {
     }
   });
   for (const Batch<Entry>& batch : steps.batches) {
-    steps.buckets.push_back(static_cast<std::uint16_t>(classes_.bucket_of(batch.longest)));
+    const bool is_alone = batch.longest >= options_.limits.admitted_end;
+    steps.buckets.push_back(static_cast<std::uint16_t>(
+        is_alone ? classes_.num_buckets() - 1 : classes_.bucket_of(batch.longest)));
   }
   draw_ranks(steps, num_replicas, 0, static_cast<std::size_t>(settlement.steps),
              stream_.substream(kRanks));

@@ -42,7 +42,8 @@ class MixedEpoch {
   [[nodiscard]] Settlement settle() const;
 
   // Returns all steps in their final order. Batches refer to this epoch's memory; their buckets are
-  // those of their longest samples. `settlement` is of this or another epoch of the same samples.
+  // those of their longest samples, the last one for samples that are alone. `settlement` is of
+  // this or another epoch of the same samples.
   [[nodiscard]] Steps<Entry> form(const Settlement& settlement, Team& team);
 
  private:

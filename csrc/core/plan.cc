@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/checks.h"
 #include "core/complete.h"
 #include "core/edges.h"
 #include "core/fewest.h"
@@ -26,13 +27,6 @@ constexpr std::size_t kSamplesPerThread = 65'536;  // Fewer do not repay a threa
 constexpr std::size_t kPrefetchBatches = 8;
 constexpr std::size_t kSliceBatches = 2048;
 
-void check_count(const char* name, std::uint64_t value) {
-  if (value == 0 || (value >= std::uint64_t{1} << 63 && value != kUnlimited)) {
-    throw std::invalid_argument("`" + std::string(name) + "` must be in [1, 2**63), but is " +
-                                std::to_string(value) + ".");
-  }
-}
-
 void check(const StepOptions& steps) {
   check_count("num_replicas", steps.num_replicas);
   constexpr std::uint64_t kMostReplicas = std::uint64_t{1} << 20;  // A step needs memory for each.
@@ -45,10 +39,7 @@ void check(const StepOptions& steps) {
 
 PlanOptions checked(const PlanOptions& options) {
   const FillLimits& limits = options.limits;
-  check_count("token_budget", limits.token_budget);
-  check_count("max_batch_size", limits.max_batch_size);
-  check_count("batch_size_multiple", limits.batch_size_multiple);
-  check_count("pad_to_multiple_of", limits.pad_to_multiple_of);
+  check_limits(limits);
   check_count("window", options.window);
   check_count("accumulation_steps", options.accumulation_steps);
   if (limits.token_budget < limits.pad_to_multiple_of) {
@@ -245,7 +236,7 @@ std::vector<std::uint64_t> Planner::edges() const {
 bool Planner::is_packed() const {
   const std::uint64_t widest = width_of(survey_.longest, options_.limits.pad_to_multiple_of);
   return !options_.force_wide && widest <= std::numeric_limits<std::int32_t>::max() &&
-         num_samples(lengths_) <= std::uint64_t{1} << 32;
+         num_samples(lengths_) < std::uint64_t{1} << 32;
 }
 
 // The planner's workspace, or one of its own while another thread plans. It never waits: in a child

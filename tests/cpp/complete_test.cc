@@ -16,17 +16,9 @@ namespace evenstride {
 namespace {
 
 using testing::Batches;
+using testing::entries_of;
 using testing::Random;
 using testing::Values;
-
-template <class Entry>
-std::vector<Entry> entries_of(const Values& lengths) {
-  std::vector<Entry> entries;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    entries.emplace_back(lengths[i], i);
-  }
-  return entries;
-}
 
 template <class Entry>
 FilledBucket<Entry> filled(const Values& lengths, const FillLimits& limits) {

@@ -34,9 +34,9 @@ Edges edges_of(const LengthHistogram& histogram, std::uint64_t num_buckets,
 }
 
 void expect_error(const LengthHistogram& histogram, std::uint64_t num_buckets,
-                  const std::string& sentence) {
+                  const std::string& sentence, const FillLimits& limits = {.token_budget = 100}) {
   try {
-    static_cast<void>(edges_of(histogram, num_buckets, {.token_budget = 100}));
+    static_cast<void>(edges_of(histogram, num_buckets, limits));
     ADD_FAILURE() << "nothing thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_EQ(error.what(), sentence);
@@ -308,6 +308,8 @@ TEST(OptimalEdges, TakeAnyNumberOfBuckets) {
 TEST(OptimalEdges, SayWhichValueIsWrong) {
   expect_error({.lengths = {1}, .counts = {1}}, 0, "`num_buckets` must be at least 1, but is 0.");
   expect_error({}, 1, "`lengths` must have at least 1 sample, but has 0.");
+  expect_error({.lengths = {1}, .counts = {1}}, 1,
+               "`pad_to_multiple_of` must be in [1, 2**63), but is 0.", {.pad_to_multiple_of = 0});
 }
 
 }  // namespace

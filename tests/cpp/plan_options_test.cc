@@ -40,7 +40,7 @@ TEST(PlanOptions, CountsAreInTheirRange) {
   const auto message = [](const std::string& name, std::uint64_t value) {
     return "`" + name + "` must be in [1, 2**63), but is " + std::to_string(value) + ".";
   };
-  for (const std::uint64_t bad : {std::uint64_t{0}, kEnd, kUnlimited - 1}) {
+  for (const std::uint64_t bad : {std::uint64_t{0}, kEnd, kUnlimited}) {
     EXPECT_EQ(rejection([=](PlanOptions& options) { options.limits.token_budget = bad; }),
               message("token_budget", bad));
     EXPECT_EQ(rejection([=](PlanOptions& options) { options.limits.batch_size_multiple = bad; }),
@@ -51,9 +51,13 @@ TEST(PlanOptions, CountsAreInTheirRange) {
               message("window", bad));
     EXPECT_EQ(rejection([=](PlanOptions& options) { options.accumulation_steps = bad; }),
               message("accumulation_steps", bad));
+  }
+  for (const std::uint64_t bad : {std::uint64_t{0}, kEnd, kUnlimited - 1}) {
     EXPECT_EQ(rejection([=](PlanOptions& options) { options.limits.max_batch_size = bad; }),
               message("max_batch_size", bad));
   }
+  EXPECT_EQ(rejection([](PlanOptions& options) { options.limits.max_batch_size = kUnlimited; }),
+            "nothing was thrown");
   EXPECT_EQ(rejection([](PlanOptions& options) {
               options.limits = {.token_budget = kEnd - 1,
                                 .max_batch_size = kEnd - 1,

@@ -23,6 +23,16 @@ namespace evenstride::testing {
 using Values = std::vector<std::uint64_t>;
 using Batches = std::vector<Values>;  // The indices of each batch's samples.
 
+// Returns an entry for each length, by index.
+template <class Entry>
+std::vector<Entry> entries_of(const Values& lengths) {
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    entries.emplace_back(lengths[i], i);
+  }
+  return entries;
+}
+
 // Random numbers that owe nothing to the generator under test.
 class Random {
  public:

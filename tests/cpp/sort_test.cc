@@ -16,6 +16,7 @@
 namespace evenstride {
 namespace {
 
+using testing::entries_of;
 using testing::Random;
 using testing::Values;
 
@@ -28,15 +29,6 @@ Pairs pairs_of(const std::vector<Entry>& entries) {
     pairs.emplace_back(entry.length(), entry.index());
   }
   return pairs;
-}
-
-template <class Entry>
-std::vector<Entry> entries_of(const Values& lengths) {
-  std::vector<Entry> entries;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    entries.emplace_back(lengths[i], i);
-  }
-  return entries;
 }
 
 template <class Entry>

@@ -107,3 +107,29 @@ def test_threads_that_plan_at_once_get_the_same_plan():
         thread.join()
     assert len(plans) == 4
     assert all(same_plans(plans[0], plan) for plan in plans)
+
+
+def plan_whatever_the_fork_interrupted(sampler, results):
+    sampler.set_epoch(3)
+    results.put(sampler.plan.indices[:1000].tolist())
+
+
+def test_a_child_forked_while_another_thread_plans_does_not_wait_for_it():
+    sampler = es.BucketBatchSampler(LENGTHS, **OPTIONS)
+    other = es.BucketBatchSampler(LENGTHS, **OPTIONS)
+    other.set_epoch(3)
+    wanted = other.plan.indices[:1000].tolist()
+    is_over = threading.Event()
+
+    def keep_planning():
+        while not is_over.is_set():
+            sampler._planner.plan(1, num_replicas=1, drop_last=False)
+
+    thread = threading.Thread(target=keep_planning)
+    thread.start()
+    try:
+        for _ in range(4):
+            assert run_in_child(plan_whatever_the_fork_interrupted, sampler) == wanted
+    finally:
+        is_over.set()
+        thread.join()

@@ -141,3 +141,11 @@ def test_the_number_of_steps_is_the_same_in_every_epoch(accumulation_steps):
         assert sampler.plan.num_steps == len(sampler) == natural
         assert np.array_equal(np.sort(sampler.plan.indices), np.arange(20_000))
         assert len(sampler.plan.repeats) == 0
+
+
+def test_samples_that_are_alone_are_in_the_longest_bucket_whatever_their_length():
+    lengths = [10] * 4 + [200, 500]
+    options = {"token_budget": 1000, "max_length": 100, "too_long": "alone"}
+    plan = es.plan_epoch(lengths, **options, buckets=[50, 300], order="mixed")
+    buckets = {tuple(sorted(batch.tolist())): plan.buckets[i] for i, batch in enumerate(plan)}
+    assert (buckets[(4,)], buckets[(5,)]) == (2, 2)
