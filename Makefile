@@ -89,6 +89,10 @@ test-python: $(STAMPS)/evenstride $(STAMPS)/test ## Run the Python tests and the
 	$(BIN)/python -m pytest tests/python python/evenstride README.md \
 	  --doctest-modules --doctest-glob=README.md
 
+.PHONY: soak
+soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, and watch memory
+	$(BIN)/python tests/python/loader_soak.py
+
 # ---- Checks ----
 
 .PHONY: check

@@ -275,14 +275,18 @@ def parse_arguments(description: str | None, name: str) -> argparse.Namespace:
     return arguments
 
 
-def finish(name: str, rows: Sequence[Row], arguments: argparse.Namespace) -> int:
-    """Show the rows, write them, and return the exit status."""
+def finish(
+    name: str, rows: Sequence[Row], arguments: argparse.Namespace, *, notes: Sequence[str] = ()
+) -> int:
+    """Show the rows and notes, write them, and return the exit status."""
     show(rows)
+    print(*notes, sep="\n")
     if arguments.json is not None:
         document = {
             "name": name,
             **environment(),
             "rows": [asdict(row) for row in rows],
+            "notes": list(notes),
         }
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

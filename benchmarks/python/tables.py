@@ -29,7 +29,8 @@ def table(document: dict[str, Any]) -> str:
         reach = f"{row.reach:g}, {'missed' if row.missed else 'reached'}" if row.reach else "-"
         cells = (row.work, milliseconds(row.ours), each, row.baseline or "-", theirs, ratio, reach)
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", _measured_on(document)])
+    notes = [f"- {note}" for note in document.get("notes", ())]
+    return "\n".join([*lines, "", *notes, *([""] if notes else []), _measured_on(document)])
 
 
 def _row(fields: dict[str, Any]) -> Row:

@@ -11,9 +11,12 @@ PYBIND11_MODULE(_core, m) {
 #endif
   m.def("available_processors", &evenstride::available_processors,
         "Return how many processors this process may run on.");
+  evenstride::def_column(m);
+  evenstride::def_collate(m);
   evenstride::def_edges(m);
   evenstride::def_fingerprint(m);
   evenstride::def_lists(m);
+  evenstride::def_loader(m);
   evenstride::def_plan(m);
   evenstride::def_stats(m);
 }

@@ -11,19 +11,32 @@ from evenstride.planner import plan_epoch
 from evenstride.stats import PlanStats
 
 if TYPE_CHECKING:
+    from evenstride.collate import Field, PadCollator
+    from evenstride.dataset import RaggedDataset
+    from evenstride.loader import Loader
     from evenstride.sampler import BucketBatchSampler
 
 __all__ = [
     "BucketBatchSampler",
     "EpochPlan",
+    "Field",
+    "Loader",
+    "PadCollator",
     "PlanStats",
+    "RaggedDataset",
     "__version__",
     "optimal_edges",
     "plan_epoch",
 ]
 
 # Names whose modules import torch, which takes a hundred times as long as all the rest.
-_LAZY = {"BucketBatchSampler": "evenstride.sampler"}
+_LAZY = {
+    "BucketBatchSampler": "evenstride.sampler",
+    "Field": "evenstride.collate",
+    "Loader": "evenstride.loader",
+    "PadCollator": "evenstride.collate",
+    "RaggedDataset": "evenstride.dataset",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -6,12 +6,17 @@ from __future__ import annotations
 import collections.abc
 import numpy
 import typing
+import typing_extensions
 
 __all__: list[str] = [
     "BucketStatistics",
+    "Collator",
+    "Column",
+    "Delivery",
     "PlanStatistics",
     "Planner",
     "Settlement",
+    "Workers",
     "available_processors",
     "batch_lists",
     "batch_tokens",
@@ -20,6 +25,200 @@ __all__: list[str] = [
     "optimal_edges",
     "plan_statistics",
 ]
+
+class Column:
+    """
+    Rows of one field, in chunks that are read where they lie.
+    """
+    def __init__(
+        self,
+        name: str,
+        origin: str,
+        dtype: str,
+        cell_shape: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        is_ragged: bool,
+    ) -> None: ...
+    def append_offsets(self, values: numpy.ndarray, offsets: numpy.ndarray) -> None:
+        """
+        Append rows [offsets[i], offsets[i + 1]) of the values.
+        """
+    def append_ranges(
+        self,
+        values: numpy.ndarray,
+        starts: numpy.ndarray,
+        lengths: numpy.ndarray,
+        start_bytes: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Append rows of lengths[i] cells from byte starts[i] * start_bytes of the values on.
+        """
+    def append_rows(self, values: numpy.ndarray) -> None:
+        """
+        Append one row for each cell.
+        """
+    def lengths(self) -> numpy.ndarray:
+        """
+        Return the length of every row, in cells.
+        """
+    def row(self, row: typing.SupportsInt | typing.SupportsIndex) -> numpy.ndarray:
+        """
+        Return a read-only view of the values of a row.
+        """
+    @property
+    def cell_shape(self) -> tuple[int, ...]: ...
+    @property
+    def cell_values(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def is_ragged(self) -> bool: ...
+    @property
+    def longest(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_rows(self) -> int: ...
+
+class Collator:
+    """
+    Makes batches of samples of some columns.
+    """
+    def __init__(
+        self,
+        outputs: collections.abc.Sequence[
+            tuple[
+                str,
+                str,
+                Column,
+                str,
+                typing.SupportsInt | typing.SupportsIndex,
+                bool,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        rows: numpy.ndarray | None,
+        pad_to_multiple_of: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def collate(self, samples: typing.Any) -> tuple[typing_extensions.CapsuleType, ...]:
+        """
+        Return one DLPack capsule for each output, in memory that is used again.
+        """
+    def collate_into(
+        self, samples: typing.Any, allocate: collections.abc.Callable[[int], int]
+    ) -> list[tuple[int, list[int]]]:
+        """
+        Collate to the address that allocate(bytes) returns, a multiple of 64; return place and shape of each output, in values.
+        """
+    @property
+    def num_samples(self) -> int: ...
+    @property
+    def slabs(self) -> dict[str, int]:
+        """
+        Slabs of memory, how many are lent, the bytes of all, and allocations so far.
+        """
+    @property
+    def truncated(self) -> dict[str, dict[str, int]]:
+        """
+        Samples and tokens that max_length has cut, by key.
+        """
+
+class Delivery:
+    """
+    The queues of one pass.
+    """
+    def __init__(
+        self,
+        *,
+        num_batches: typing.SupportsInt | typing.SupportsIndex,
+        taken: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        num_targets: typing.SupportsInt | typing.SupportsIndex,
+        depth: typing.SupportsInt | typing.SupportsIndex,
+        num_producers: typing.SupportsInt | typing.SupportsIndex,
+        in_order: bool,
+    ) -> None: ...
+    def claim(self) -> int | None:
+        """
+        Wait for room; return the next batch to make, or None.
+        """
+    def close(self) -> None:
+        """
+        Wake everybody, and hand out nothing more.
+        """
+    def fail(self, batch: typing.SupportsInt | typing.SupportsIndex, exception: typing.Any) -> None:
+        """
+        Deliver an exception instead of a batch.
+        """
+    def has_failed(self) -> bool:
+        """
+        Return whether a failure was thrown.
+        """
+    def leave(self, target: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Let the others go on without a target.
+        """
+    def progress(self) -> tuple[int, list[int], int]:
+        """
+        Return the first batch that is not taken, those beyond it that are, and how many are.
+        """
+    def put(self, batch: typing.SupportsInt | typing.SupportsIndex, object: typing.Any) -> None:
+        """
+        Deliver a batch that was claimed.
+        """
+    def queue_depths(self) -> list[int]:
+        """
+        Return the ready batches of each target.
+        """
+    def take(
+        self, target: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[int, typing.Any] | None:
+        """
+        Wait for a batch; return its number and the object, or None at the end.
+        """
+    def waits(self) -> tuple[float, float]:
+        """
+        Return the seconds that producers and consumers have waited.
+        """
+
+class Workers:
+    """
+    Threads that make the batches of a plan.
+    """
+    def __init__(
+        self,
+        collator: Collator,
+        indices: numpy.ndarray,
+        offsets: numpy.ndarray,
+        delivery: Delivery,
+        *,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        stride: typing.SupportsInt | typing.SupportsIndex,
+        num_threads: typing.SupportsInt | typing.SupportsIndex,
+        most_samples: typing.SupportsInt | typing.SupportsIndex,
+        most_tokens: typing.SupportsInt | typing.SupportsIndex,
+        num_idle: typing.SupportsInt | typing.SupportsIndex,
+        most_idle: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def close(self) -> None:
+        """
+        End the threads, and keep no memory. Not in a process that was forked since.
+        """
+    def take(
+        self, target: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[int, tuple[typing_extensions.CapsuleType, ...]] | None:
+        """
+        Wait for a batch; return its number and one DLPack capsule an output, or None.
+        """
+    @property
+    def lent(self) -> int:
+        """
+        How many batches' memory is in use.
+        """
+    @property
+    def slabs(self) -> dict[str, int]:
+        """
+        Slabs of memory, how many are lent, the bytes of all, and allocations so far.
+        """
 
 class Settlement:
     """

@@ -35,11 +35,14 @@ def flag(declaration: str, help_text: str, panel: str) -> Any:
     return typer.Option(declaration, help=help_text, rich_help_panel=panel, metavar="")
 
 
-_LENGTHS = Annotated[
+_PATH = Annotated[
     str,
     typer.Argument(
-        metavar="LENGTHS",
-        help="A .npy or .npz file, or text: an integer a line, or columns. - is standard input.",
+        metavar="PATH",
+        help="Lengths, or samples that have them: a .npy or .npz file; text, an integer a line or "
+        "columns (- is standard input); a .parquet, .arrow, .feather or .ipc file, or a folder "
+        "that save_to_disk wrote; a folder that RaggedDataset.save wrote; an .idx file of "
+        "Megatron, or its prefix.",
         show_default=False,
     ),
 ]
@@ -49,7 +52,10 @@ _INPUT: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             option(
-                "Which column of a text file: its name, or its number from 0.", "Input", "NAME|N"
+                "Which column of a text file, by its name or its number from 0; which column of a "
+                "Parquet or Arrow file, of lists or of lengths; which field of a saved folder.",
+                "Input",
+                "NAME|N",
             ),
         ],
         None,
@@ -67,7 +73,7 @@ _INPUT: dict[str, tuple[Any, Any]] = {
         False,
     ),
 }
-INPUT_NAMES = ("lengths", *_INPUT)
+INPUT_NAMES = ("path", *_INPUT)
 """What :func:`read_lengths` takes, as :func:`input_parameters` names it."""
 
 _BATCHES, _ORDER, _LEFT_OUT = "Batches", "Order", "What may be left out"
@@ -154,7 +160,7 @@ def input_parameters() -> list[inspect.Parameter]:
     """Return the parameters of a command that say where its lengths come from."""
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [
-        inspect.Parameter("lengths", positional, annotation=_LENGTHS),
+        inspect.Parameter("path", positional, annotation=_PATH),
         *(_keyword(name, annotation, default) for name, (annotation, default) in _INPUT.items()),
     ]
 

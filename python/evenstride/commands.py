@@ -33,8 +33,10 @@ from evenstride.read_lengths import read_lengths
 from evenstride.terminal import discard_output, print_blocks, print_note, print_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from evenstride.bench import Bench, Measurement
+    from evenstride.bench_data import BenchData
     from evenstride.lengths import LengthArray
     from evenstride.plan import EpochPlan
     from evenstride.stats import PlanStats
@@ -50,7 +52,8 @@ _MOST_SAMPLES_TO_ADVISE = 20_000_000
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Length-aware batches: plan an epoch, compare orders, see a demonstration.",
+    help="Length-aware batches: plan an epoch, compare orders, measure loaders, see a "
+    "demonstration.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -118,10 +121,11 @@ Save = Annotated[Path | None, option("Save the plan, for EpochPlan.load.", "Outp
 Quarters = Annotated[
     bool, flag("--quarters", "Show the share of each bucket in each quarter, too.", "Output")
 ]
+Seconds = Annotated[float, option("How long to measure each contender.", "Speed", "SECONDS")]
 
 
 def _planning(
-    *, without: Sequence[str] = ()
+    *, without: Sequence[str] = (), read: Callable[..., Any] = read_lengths
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command its lengths, and the options of `plan_epoch`.
 
@@ -132,6 +136,8 @@ def _planning(
     ----------
     without : sequence of str
         Options of `plan_epoch` that the command is not to have.
+    read : callable, default `read_lengths`
+        What makes the first argument of the path and its options.
 
     """
 
@@ -145,8 +151,7 @@ def _planning(
             its_own = {parameter.name: given.pop(parameter.name) for parameter in own}
             source = {name: given.pop(name) for name in INPUT_NAMES}
             options = _ask(chosen_options, given)
-            lengths = _ask(read_lengths, source.pop("lengths"), **source)
-            command(lengths, options, **its_own)
+            command(_ask(read, source.pop("path"), **source), options, **its_own)
 
         parameters = [*input_parameters(), *own, *plan_parameters(without=without)]
         decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -247,15 +252,7 @@ def _collected(
     plans: dict[str, EpochPlan] = {}
     stats: dict[str, PlanStats] = {}
     left_out: dict[str, str] = {}
-    errors = Console(stderr=True)
-    for order, plan in track(
-        compare_orders(lengths, **options),
-        "Planning",
-        total=len(ORDERS),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    ):
+    for order, plan in _tracked(compare_orders(lengths, **options), "Planning", len(ORDERS)):
         if isinstance(plan, ValueError):
             left_out[order] = str(plan)
             continue
@@ -263,6 +260,58 @@ def _collected(
         if keep:
             plans[order] = plan
     return plans, stats, left_out
+
+
+def _open_data(path: str, **source: Any) -> BenchData:
+    from evenstride.bench_data import open_data  # noqa: PLC0415 - It needs torch.
+
+    return open_data(path, **source)
+
+
+@app.command("bench")
+@_planning(read=_open_data)
+def _bench(
+    data: BenchData, options: dict[str, Any], *, seconds: Seconds = 3.0, as_json: Json = False
+) -> None:
+    """Measure how fast batches of these samples come out of a DataLoader and out of a Loader."""
+    from evenstride import bench, bench_report  # noqa: PLC0415 - They need torch.
+
+    _check_seconds(seconds)
+    contest = _ask(bench.Bench, data, options, seconds)
+    try:
+        done, left_out = _ask(_measured, contest)
+    except bench.UnequalBatchesError as error:
+        raise _Failure(str(error), 1) from error
+    if as_json:
+        _print_json(bench_report.bench_dict(contest, done, left_out))
+        return
+    print_blocks(*bench_report.bench_tables(contest, done, left_out))
+
+
+def _measured(contest: Bench) -> tuple[list[Measurement], dict[str, str]]:
+    """Return what was measured, and why a contender is not there, by its name."""
+    from evenstride.bench import CONTENDERS  # noqa: PLC0415 - As above.
+
+    done: list[Measurement] = []
+    left_out: dict[str, str] = {}
+    for contender, result in _tracked(contest.run(), "Measuring", len(CONTENDERS)):
+        if isinstance(result, RuntimeError):
+            left_out[contender.name] = str(result)
+        else:
+            done.append(result)
+    return done, left_out
+
+
+def _tracked(items: Iterable[_T], text: str, total: int) -> Iterable[_T]:
+    """Yield the items; meanwhile, show on a terminal how many of them there have been."""
+    errors = Console(stderr=True)
+    return track(items, text, total, console=errors, transient=True, disable=not errors.is_terminal)
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds > 0:
+        msg = f"--seconds must be above 0, but is {seconds}."
+        raise _Failure(msg)
 
 
 @app.command("demo")
@@ -282,9 +331,7 @@ def _demo(
             raise
         msg = f"the demonstration needs {error.name}; pip install 'evenstride[cli,plot]'"
         raise _Failure(msg, 1) from error
-    if not seconds > 0:
-        msg = f"--seconds must be above 0, but is {seconds}."
-        raise _Failure(msg)
+    _check_seconds(seconds)
     _ask(output.mkdir, parents=True, exist_ok=True)  # Not after a minute of training.
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():

@@ -82,7 +82,9 @@ def pack_lengths(array: LengthArray) -> LengthArray | tuple[Any, ...]:
     root: Any = array
     while isinstance(root, np.memmap) and isinstance(root.base, np.ndarray):
         root = root.base
-    if not isinstance(root, np.memmap) or root.filename is None or not array.flags.c_contiguous:
+    # One that is copied when it is written to may no longer be what its file is.
+    is_file = isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
+    if not is_file or not array.flags.c_contiguous:
         return np.asarray(array)
     offset = root.offset + array.ctypes.data - root.ctypes.data
     return str(root.filename), array.dtype.str, offset, array.shape

@@ -115,6 +115,14 @@ class PlanOptions:
     empty: str = "keep"
     steps_per_epoch: int | None = None
 
+    @property
+    def longest_admitted(self) -> int:
+        """The most tokens that a sample may have and not be removed."""
+        if self.too_long == "alone":
+            return UNLIMITED
+        widest = self.token_budget // self.pad_to_multiple_of * self.pad_to_multiple_of
+        return widest if self.max_length is None else min(widest, self.max_length)
+
     @classmethod
     def of(cls, **given: Any) -> PlanOptions:
         """Return the options that a user gave, each converted, or say which is not of its kind."""

@@ -1,32 +1,23 @@
-"""Lengths from the files that people keep them in."""
+"""Lengths from the files and folders that people keep them in."""
 
 from __future__ import annotations
 
-import csv
-import sys
-import warnings
-import zipfile
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenstride.read_columns import chosen_column, chosen_field, format_of
+from evenstride.read_text import listed, read_text
+from evenstride.sources_arrow import arrow_lengths
+from evenstride.sources_megatron import megatron_lengths
+
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from evenstride.lengths import LengthArray
 
 __all__ = ["read_lengths"]
-
-_LENGTH_NAMES = ("length", "lengths")
-_COUNT_NAMES = ("count", "counts")
-_DELIMITERS = ",\t;"
-_END = 2**63
-_LONGEST_SHOWN = 40
-_MOST_SHOWN = 20
 
 
 def read_lengths(
@@ -36,19 +27,25 @@ def read_lengths(
     column: str | None = None,
     counts: bool = False,
 ) -> LengthArray:
-    r"""Return the lengths that a file holds.
+    r"""Return the lengths that a file or folder holds, or those of the rows in it. Needs no torch.
 
     Parameters
     ----------
     path : path-like
-        A ``.npy`` file, which is memory-mapped; an ``.npz`` file; or, whatever else its suffix,
-        text: one integer a line, or columns with or without a header. ``"-"`` is text from the
-        standard input. Empty lines and lines that begin with ``#`` are skipped.
+        A ``.npy`` file, which is memory-mapped, or an ``.npz`` file; a Parquet or Arrow file
+        (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``), or a folder that Hugging Face's
+        ``save_to_disk`` wrote; a folder that ``RaggedDataset.save`` wrote; an ``.idx`` file of
+        Megatron, or the prefix of one; or, whatever else its suffix, text: one integer a line, or
+        columns with or without a header. ``"-"`` is text from the standard input. Empty lines and
+        lines that begin with ``#`` are skipped.
     key : str, optional
         Which array of an ``.npz`` file. Needed if it has several.
     column : str, optional
         Which column of a text file: its name in the header, or its number from 0. By default the
-        only one, or the one named "length" or "lengths".
+        only one, or the one named "length" or "lengths". Which column of a Parquet or Arrow file:
+        one of lists, whose lengths are meant, or one of integers, which are lengths. By default the
+        only one of lists, else the one named "input_ids", "length" or "lengths". Which field of a
+        saved folder: by default the first that is ragged.
     counts : bool, default False
         A text file is a histogram: the column "count" or "counts", else the one after the lengths,
         says how many samples have the length. The lengths come in the order of the lines.
@@ -59,10 +56,12 @@ def read_lengths(
 
     Raises
     ------
+    ImportError
+        If pyarrow is missing for a Parquet or Arrow file.
     OSError
         If the file cannot be read.
     ValueError
-        If it does not hold what it should; the message names the line.
+        If it does not hold what it should; the message names the line or row.
 
     Warns
     -----
@@ -79,26 +78,36 @@ def read_lengths(
 
     """
     file = Path(path)
-    suffix = file.suffix.lower()
-    if suffix in {".npy", ".npz"}:
-        if column is not None or counts:
-            option = "column" if column is not None else "counts"
-            msg = f"`{option}` must be left out for `{file}`, which is no text file."
-            raise ValueError(msg)
-        if suffix == ".npz":
-            return _from_npz(file, key)
-    if key is not None:
+    kind = format_of(file)
+    if key is not None and kind != "npz":
         msg = f"`key` must be left out for `{file}`, which is no .npz file."
         raise ValueError(msg)
-    if suffix == ".npy":
-        return _from_npy(file)
-    return _from_text(file, column, counts=counts)
+    if column is not None and kind not in {"text", "arrow", "saved"}:
+        msg = f"`column` must be left out for `{file}`, which has no columns."
+        raise ValueError(msg)
+    if counts and kind != "text":
+        msg = f"`counts` must be left out for `{file}`, which is no text file."
+        raise ValueError(msg)
+    match kind:
+        case "npy":
+            return _from_npy(file)
+        case "npz":
+            return _from_npz(file, key)
+        case "arrow":
+            return arrow_lengths(file, chosen_column(file, column).name)
+        case "saved":
+            return chosen_field(file, column).column().lengths()
+        case "megatron":
+            return megatron_lengths(file)
+    return read_text(file, column, counts=counts)
 
 
 def _from_npy(file: Path) -> LengthArray:
     try:
         array: LengthArray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # What numpy raises depends on the damage.
         raise _unreadable(file) from error
     return array
 
@@ -112,156 +121,14 @@ def _from_npz(file: Path, key: str | None) -> LengthArray:
             if key in keys:
                 array: LengthArray = arrays[key]
                 return array
-    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # As above.
         raise _unreadable(file) from error
-    msg = f"`key` must be one of {_listed(keys)} for `{file}`, but is {key!r}."
+    msg = f"`key` must be one of {listed(keys)} for `{file}`, but is {key!r}."
     raise ValueError(msg)
 
 
 def _unreadable(file: Path) -> ValueError:
     kind = file.suffix.lower()
     return ValueError(f"`{file}` must be an {kind} file of numbers, but numpy cannot read it so.")
-
-
-def _from_text(file: Path, column: str | None, *, counts: bool) -> LengthArray:
-    name = "standard input" if str(file) == "-" else str(file)
-    with _opened(file) as lines:
-        try:
-            table = _Table(name, lines)
-            length_column, count_column = table.choose(column, counts=counts)
-            if count_column is None:
-                return np.fromiter(table.integers(length_column), np.int64)
-            pairs = np.array(list(table.pairs(length_column, count_column)), np.int64)
-        except csv.Error as error:
-            msg = f"`{name}` must be text with an integer a line, but Python's csv says: {error}."
-            raise ValueError(msg) from error
-    return np.repeat(pairs[:, 0], pairs[:, 1]) if len(pairs) else pairs.reshape(-1)
-
-
-def _opened(file: Path) -> AbstractContextManager[TextIO]:
-    if str(file) != "-":
-        return file.open(encoding="utf-8-sig", errors="replace", newline="")
-    if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace", newline="")
-    return nullcontext(sys.stdin)
-
-
-class _Table:
-    """The rows of a text file, below its header if it has one."""
-
-    def __init__(self, name: str, lines: Iterable[str]) -> None:
-        self._name = name
-        lines = iter(lines)
-        skipped, first = 0, ""
-        for line in lines:
-            if not _is_empty(line):
-                first = line
-                break
-            skipped += 1
-        delimiter = next((mark for mark in _DELIMITERS if mark in first), ",")
-        self._skipped = skipped
-        self._reader = csv.reader(_chain(first, lines), delimiter=delimiter)
-        self._first = next(self._reader, [])
-        self._header: list[str] | None = None
-        if _is_header(self._first):
-            self._header = [cell.strip() for cell in self._first]
-
-    def choose(self, column: str | None, *, counts: bool) -> tuple[int, int | None]:
-        """Return the numbers of the columns with lengths and with counts."""
-        names = self._header or [str(i) for i in range(len(self._first))]
-        if not names:
-            msg = f"`{self._name}` must have at least 1 line, but has 0."
-            raise ValueError(msg)
-        length_column = self._length_column(names, column, counts=counts)
-        count_column = _find(names, _COUNT_NAMES)
-        if not counts:
-            if column is None and count_column is not None:
-                msg = (
-                    f"`{self._name}` has a column {names[count_column]!r}; pass counts=True if it "
-                    "says how many samples have the length."
-                )
-                warnings.warn(msg, stacklevel=4)
-            return length_column, None
-        if count_column is None:
-            count_column = length_column + 1
-        if count_column >= len(names):
-            msg = (
-                f"`{self._name}` must have a column of counts after that of lengths, but has "
-                f"{_listed(names)}."
-            )
-            raise ValueError(msg)
-        return length_column, count_column
-
-    def _length_column(self, names: list[str], column: str | None, *, counts: bool) -> int:
-        if column is None:
-            found = _find(names, _LENGTH_NAMES)
-            if found is not None:
-                return found
-            if len(names) == 1 or (counts and self._header is None):
-                return 0
-        elif column in names:
-            return names.index(column)
-        elif column.isdecimal() and int(column) < len(names):
-            return int(column)
-        msg = f"`column` must be one of {_listed(names)} for `{self._name}`, but is {column!r}."
-        raise ValueError(msg)
-
-    def integers(self, column: int) -> Iterator[int]:
-        """Yield the integers of a column."""
-        return (self._integer(row, column) for row in self._rows())
-
-    def pairs(self, first: int, second: int) -> Iterator[tuple[int, int]]:
-        """Yield the integers of two columns, none of them negative."""
-        for row in self._rows():
-            yield self._integer(row, first), self._integer(row, second)
-
-    def _rows(self) -> Iterator[list[str]]:
-        if self._header is None:
-            yield self._first
-        for row in self._reader:
-            if row and not (len(row) == 1 and not row[0].strip()) and not row[0].startswith("#"):
-                yield row
-
-    def _integer(self, row: list[str], column: int) -> int:
-        cell = row[column] if column < len(row) else ""
-        try:
-            value = int(cell)
-        except ValueError:
-            value = -1
-        if not 0 <= value < _END:
-            line = self._reader.line_num + self._skipped
-            msg = (
-                f"`{self._name}`, line {line}, must hold an integer in [0, 2**63), but holds "
-                f"{_shortened(cell.strip())!r}."
-            )
-            raise ValueError(msg)
-        return value
-
-
-def _chain(first: str, rest: Iterable[str]) -> Iterator[str]:
-    if first:
-        yield first
-    yield from rest
-
-
-def _is_empty(line: str) -> bool:
-    return not line.strip() or line.startswith("#")
-
-
-def _is_header(cells: list[str]) -> bool:
-    # A mistyped number must not pass for a name: that would lose a sample.
-    starts = [cell.strip()[:1] for cell in cells]
-    return any(starts) and not any(start.isdigit() or start in "+-." for start in starts if start)
-
-
-def _find(names: list[str], wanted: tuple[str, ...]) -> int | None:
-    return next((i for i, name in enumerate(names) if name.lower() in wanted), None)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = [repr(_shortened(name)) for name in names[:_MOST_SHOWN]]
-    return ", ".join(shown if len(names) <= _MOST_SHOWN else [*shown, "..."])
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."

@@ -96,6 +96,10 @@ class BucketBatchSampler(Sampler[list[int]]):
         Batches differ in size. Frameworks read it.
     drop_last : bool
         As given.
+    options : PlanOptions
+        As given, but for the ranks.
+    lengths : ndarray of int, shape (n_samples,)
+        As given, as an array.
 
     Raises
     ------
@@ -114,9 +118,8 @@ class BucketBatchSampler(Sampler[list[int]]):
     >>> sampler = es.BucketBatchSampler([3, 9, 4, 8, 3, 9], token_budget=18, buckets=[6])
     >>> [sorted(batch) for batch in sampler]
     [[1, 5], [0, 2, 4], [3]]
-    >>> resumed = es.BucketBatchSampler([3, 9, 4, 8, 3, 9], token_budget=18, buckets=[6])
-    >>> resumed.load_state_dict({**sampler.state_dict(), "step": 1})
-    >>> [sorted(batch) for batch in resumed]
+    >>> sampler.load_state_dict({**sampler.state_dict(), "step": 1})
+    >>> [sorted(batch) for batch in sampler]
     [[0, 2, 4], [3]]
 
     """
@@ -149,7 +152,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         steps_per_epoch: SupportsIndex | None = None,
         num_threads: SupportsIndex | None = None,
     ) -> None:
-        self._options = PlanOptions.of(
+        self.options = PlanOptions.of(
             token_budget=token_budget,
             max_batch_size=max_batch_size,
             batch_size_multiple=batch_size_multiple,
@@ -169,20 +172,20 @@ class BucketBatchSampler(Sampler[list[int]]):
             empty=empty,
             steps_per_epoch=steps_per_epoch,
         )
-        self.drop_last = self._options.drop_last
+        self.drop_last = self.options.drop_last
         self._given_ranks = checked_ranks(num_replicas, rank)
         self._num_threads = as_num_threads(num_threads)
-        self._lengths = as_lengths(lengths)
+        self.lengths = as_lengths(lengths)
         self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
         self._finished: int | None = None
         self._prepare()
-        self._options.warn_of_removed(self._planner, stacklevel=2)
+        self.options.warn_of_removed(self._planner, stacklevel=2)
         if self._given_ranks[0] is not None:
             self._settle()
 
     def _prepare(self) -> None:
-        self._planner = self._options.planner(self._lengths, self._num_threads)
+        self._planner = self.options.planner(self.lengths, self._num_threads)
         self._settled: tuple[int, _core.Settlement] | None = None
         self._rank: int | None = None
         self._plan: EpochPlan | None = None
@@ -194,8 +197,8 @@ class BucketBatchSampler(Sampler[list[int]]):
             num_replicas = resolved_num_replicas(self._given_ranks[0])
             settlement = self._planner.settle(
                 num_replicas=num_replicas,
-                drop_last=self._options.drop_last,
-                steps_per_epoch=self._options.steps_per_epoch,
+                drop_last=self.options.drop_last,
+                steps_per_epoch=self.options.steps_per_epoch,
             )
             self._settled = num_replicas, settlement
         return self._settled
@@ -229,8 +232,8 @@ class BucketBatchSampler(Sampler[list[int]]):
             num_replicas, settlement = self._settle()
             self._plan = make_plan(
                 self._planner,
-                self._lengths,
-                self._options,
+                self.lengths,
+                self.options,
                 epoch=epoch,
                 num_replicas=num_replicas,
                 settlement=settlement,
@@ -274,12 +277,35 @@ class BucketBatchSampler(Sampler[list[int]]):
         """
         return self._batches()
 
-    def _batches(self) -> Iterator[list[int]]:
-        epoch, start = self._start()
-        plan = self._plan_of(epoch)
-        rank = self._resolved_rank()
+    @property
+    def cursor(self) -> Cursor:
+        """The position."""
+        return self._cursor
+
+    def next_pass(self) -> tuple[EpochPlan, int, int]:
+        """Return the plan, the rank and the first step of the pass that would begin now."""
+        epoch, start = self._cursor.epoch, 0
+        if self._next is not None:
+            epoch, start = self._next
+        elif self._finished == epoch:
+            epoch = as_uint64("epoch", epoch + 1)
+        return self._plan_of(epoch), self._resolved_rank(), start
+
+    def begin(self, cursor: Cursor) -> None:
+        """Begin that pass, whose position `cursor` is."""
+        self._cursor = cursor
         self._next = None
-        cursor = Cursor(epoch, start, start)
+
+    def follow(self, cursor: Cursor, *, is_over: bool = False) -> None:
+        """Make `cursor` the position, from which a batch has been handed out: the last, if over."""
+        self._cursor = cursor
+        if is_over:
+            self._finished = cursor.epoch
+
+    def _batches(self) -> Iterator[list[int]]:
+        plan, rank, start = self.next_pass()
+        cursor = Cursor(plan.epoch, start, start)
+        self.begin(cursor)
         # The last batch apart, since a loop may stop at it and not come back for the end.
         for batches in plan.lists(rank, start, plan.num_steps - 1):
             for batch in cursor.hand_out(batches):
@@ -287,15 +313,8 @@ class BucketBatchSampler(Sampler[list[int]]):
                 yield batch
         for batches in plan.lists(rank, plan.num_steps - 1, plan.num_steps):
             for batch in cursor.hand_out(batches):
-                self._cursor = cursor
-                self._finished = epoch
+                self.follow(cursor, is_over=True)
                 yield batch
-
-    def _start(self) -> tuple[int, int]:
-        if self._next is not None:
-            return self._next
-        epoch = self._cursor.epoch
-        return as_uint64("epoch", epoch + 1 if self._finished == epoch else epoch), 0
 
     def state_dict(self, consumed: SupportsIndex | None = None) -> dict[str, Any]:
         """Return the position, as a few plain ints and strings.
@@ -314,8 +333,9 @@ class BucketBatchSampler(Sampler[list[int]]):
 
         """
         num_replicas, settlement = self._settle()
-        step = self._cursor.step
-        if consumed is not None:
+        if consumed is None:
+            step = self._cursor.step
+        else:
             left = settlement.steps - self._cursor.began
             taken = as_integer("consumed", consumed)
             if not 0 <= taken <= left:
@@ -326,11 +346,11 @@ class BucketBatchSampler(Sampler[list[int]]):
             "version": STATE_VERSION,
             "epoch": self._cursor.epoch,
             "step": step,
-            "seed": self._options.seed,
+            "seed": self.options.seed,
             "num_replicas": num_replicas,
             "steps_per_epoch": settlement.steps,
             "lengths": self._lengths_fingerprint(),
-            "options": json.dumps(self._options.to_dict(), sort_keys=True),
+            "options": json.dumps(self.options.to_dict(), sort_keys=True),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -342,7 +362,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             If the state is not whole, or is of another version, other lengths, options or ranks.
 
         """
-        epoch, step = check_state(state, self.state_dict())
+        epoch, step = check_state(state, self.state_dict(consumed=0))
         self._cursor = Cursor(epoch, step, step)
         is_over = step == len(self)
         self._next = None if is_over else (epoch, step)
@@ -350,8 +370,8 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     def _lengths_fingerprint(self) -> str:
         if self._fingerprint is None:
-            number = _core.fingerprint(self._lengths, num_threads=self._num_threads)
-            self._fingerprint = f"{len(self._lengths)}:{number:016x}"
+            number = _core.fingerprint(self.lengths, num_threads=self._num_threads)
+            self._fingerprint = f"{len(self.lengths)}:{number:016x}"
         return self._fingerprint
 
     def __getstate__(self) -> dict[str, Any]:
@@ -359,13 +379,13 @@ class BucketBatchSampler(Sampler[list[int]]):
         state = self.__dict__.copy()
         for name in ("_planner", "_settled", "_rank", "_plan", "_fingerprint"):
             del state[name]
-        state["_lengths"] = pack_lengths(self._lengths)
+        state["lengths"] = pack_lengths(self.lengths)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore what was pickled."""
         self.__dict__.update(state)
-        self._lengths = unpack_lengths(state["_lengths"])
+        self.lengths = unpack_lengths(state["lengths"])
         self._prepare()
 
     def __copy__(self) -> BucketBatchSampler:

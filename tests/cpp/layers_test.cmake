@@ -1,11 +1,19 @@
-# Fails if a file of the core includes more than the core, the standard library and the system.
-# Called with -D CORE=<folder>.
+# Fails if a file of a layer includes more than that layer, those below it, the standard library and
+# the system. Called with -D CSRC=<folder> and -D LAYERS=<the layer and those below it, spaced>.
 
-set(system_headers sched.h sys/mman.h)
+cmake_minimum_required(VERSION 3.24)
 
-file(GLOB files "${CORE}/*.h" "${CORE}/*.cc")
+set(core_system_headers sched.h sys/mman.h)
+set(collate_system_headers)
+set(loader_system_headers pthread.h signal.h unistd.h)
+
+string(REPLACE " " ";" layers "${LAYERS}")
+list(GET layers 0 layer)
+list(JOIN layers "|" allowed_folders)
+
+file(GLOB files "${CSRC}/${layer}/*.h" "${CSRC}/${layer}/*.cc")
 if(NOT files)
-  message(FATAL_ERROR "There is no source file in ${CORE}.")
+  message(FATAL_ERROR "There is no source file in ${CSRC}/${layer}.")
 endif()
 
 foreach(file IN LISTS files)
@@ -16,10 +24,10 @@ foreach(file IN LISTS files)
     if(include MATCHES "<")
       # The headers of the standard library are those without a suffix.
       set(is_allowed FALSE)
-      if(name MATCHES "^[a-z0-9_]+$" OR name IN_LIST system_headers)
+      if(name MATCHES "^[a-z0-9_]+$" OR name IN_LIST ${layer}_system_headers)
         set(is_allowed TRUE)
       endif()
-    elseif(name MATCHES "^core/[a-z0-9_]+\\.h$")
+    elseif(name MATCHES "^(${allowed_folders})/[a-z0-9_]+\\.h$")
       set(is_allowed TRUE)
     else()
       set(is_allowed FALSE)

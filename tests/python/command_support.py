@@ -21,6 +21,20 @@ OPTIONS = ["--token-budget", "2000", "--max-batch-size", "64", "--buckets", "60,
 KEYWORDS = {"token_budget": 2000, "max_batch_size": 64, "buckets": [60, 150]}
 COMMAND = [sys.executable, "-m", "evenstride.cli"]
 
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+sys.argv = ["evenstride", *{arguments!r}]
+from evenstride.cli import main
+main()
+"""
+
 
 def command(*arguments, stdin="", **environment):
     inherited = {name: os.environ[name] for name in os.environ if name != "PYTHONIOENCODING"}
@@ -32,6 +46,12 @@ def command(*arguments, stdin="", **environment):
         text=True,
         check=False,
     )
+
+
+def command_without(absent, arguments):
+    """Run the command in a Python that has not these modules."""
+    code = WITHOUT.format(absent=absent, arguments=arguments)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 def fails(capsys, *arguments):

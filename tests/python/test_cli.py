@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import evenstride as es
-from command_support import COMMAND, OPTIONS, command, fails
+from command_support import COMMAND, OPTIONS, command, command_without, fails
 from evenstride.commands import run
 
 pytestmark = pytest.mark.usefixtures("no_columns")
@@ -41,7 +41,7 @@ def test_a_mistyped_command_is_answered_with_the_one_meant(capsys):
 # ---- terminals ----
 
 
-@pytest.mark.parametrize("name", [[], ["plan"], ["compare"], ["demo"]])
+@pytest.mark.parametrize("name", [[], ["plan"], ["compare"], ["bench"], ["demo"]])
 def test_each_command_has_help_and_json(name):
     done = command(*name, "--help", COLUMNS="120")
     assert (done.returncode, done.stderr) == (0, "")
@@ -100,25 +100,6 @@ def test_a_reader_that_stops_early_is_no_error(npy, tmp_path, name):
 
 
 # ---- extras ----
-
-WITHOUT = """
-import sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {absent!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-
-sys.meta_path.insert(0, Absent())
-sys.argv = ["evenstride", *{arguments!r}]
-from evenstride.cli import main
-main()
-"""
-
-
-def command_without(absent, arguments):
-    code = WITHOUT.format(absent=absent, arguments=arguments)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("absent", ["rich", "typer"])

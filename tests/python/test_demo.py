@@ -6,17 +6,19 @@ import json
 import math
 import re
 import sys
+import time
 
 import numpy as np
 import pytest
 import torch
 
+import evenstride as es
 from evenstride.demo import run, run_demo
-from evenstride.demo.batches import IGNORED, pad_batch
+from evenstride.demo.batches import IGNORED, as_dataset, new_collator
 from evenstride.demo.corpus import functions_of, read_corpus, standard_library
 from evenstride.demo.model import new_model
 from evenstride.demo.noise import noise_of, running_mean
-from evenstride.demo.training import StepLoss, train
+from evenstride.demo.training import StepLoss, new_loader, train
 
 
 @pytest.fixture(autouse=True)
@@ -130,10 +132,12 @@ def test_a_library_without_functions_is_an_error(tmp_path):
 
 
 def test_a_batch_has_the_byte_before_each_place_and_no_target_in_the_padding():
-    samples = [np.array([5, 6, 7], np.uint8), np.array([8], np.uint8)]
-    inputs, targets = pad_batch(samples)
-    assert inputs.tolist() == [[0, 5, 6], [0, 0, 0]]
-    assert targets.tolist() == [[5, 6, 7], [8, IGNORED, IGNORED]]
+    dataset = as_dataset([np.array([5, 6, 7], np.uint8), np.array([8], np.uint8)])
+    batch = new_collator()(dataset[[1, 0]])
+    assert {name: tensor.tolist() for name, tensor in batch.items()} == {
+        "inputs": [[0, 0, 0], [0, 5, 6]],
+        "targets": [[8, IGNORED, IGNORED], [5, 6, 7]],
+    }
 
 
 def test_the_model_does_not_see_padding_or_what_comes_later():
@@ -229,10 +233,23 @@ def test_the_demonstration_reports_what_its_plans_and_runs_are(tmp_path, library
             f"{plan['longest_run']:,}",
             f"{facts['validation_loss']:.3f}",
             f"{100 * facts['worst_quarter']:.1f} points",
+            f"{1e3 * facts['waited_s']:.1f} ms, {100 * facts['waited_s'] / facts['seconds']:.2f}%",
         ):
             assert f"<td>{number}</td>" in page
             assert number in printed
+        wait = f"{1e3 * facts['waited_s']:.1f} ms of {facts['seconds']:.1f} s ({order})"
+        assert wait in page
         assert f"{plan['tokens']:,}, padded {plan['padded_tokens']:,}" in page
+
+
+def slow_loader(dataset, sampler):
+    collate = new_collator()
+
+    def slow(rows):
+        time.sleep(0.02)
+        return collate(rows)
+
+    return es.Loader(dataset, sampler, slow)
 
 
 def test_what_an_interrupted_demonstration_has_is_reported(tmp_path, library, capsys, monkeypatch):
@@ -243,11 +260,13 @@ def test_what_an_interrupted_demonstration_has_is_reported(tmp_path, library, ca
             yield step
 
     monkeypatch.setattr(run, "train", interrupted)
+    monkeypatch.setattr(run, "new_loader", slow_loader)
     result = run_demo(tmp_path, seconds=2, library=library)
 
     assert list(result["runs"]) == ["stride"]
     assert result["runs"]["stride"]["steps_done"] == 2
     assert result["runs"]["stride"]["validation_loss"] is None
+    assert 0.01 < result["runs"]["stride"]["waited_s"] < result["runs"]["stride"]["seconds"]
     assert "Stopped." in capsys.readouterr().out
     assert "The training was stopped" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -266,14 +285,13 @@ def test_without_matplotlib_there_is_a_report_without_plots(tmp_path, library, c
 
 def test_two_trainings_from_the_same_seed_are_the_same(library):
     corpus = read_corpus(library, max_length=256)
-    samples = corpus.samples[:60]
-    sampler = run.BucketBatchSampler(
-        [len(sample) for sample in samples], token_budget=1024, num_replicas=1, rank=0
-    )
+    samples = as_dataset(corpus.samples[:60])
+    sampler = run.BucketBatchSampler(samples.lengths, token_budget=1024, num_replicas=1, rank=0)
+    loader = new_loader(samples, sampler)
     sampler.set_epoch(0)
-    first = list(train(new_model(0), samples, sampler, 4))
+    first = list(train(new_model(0), loader, sampler, 4))
     sampler.set_epoch(0)
-    assert list(train(new_model(0), samples, sampler, 4)) == first
+    assert list(train(new_model(0), loader, sampler, 4)) == first
 
 
 def test_no_time_is_an_error(tmp_path):

@@ -157,12 +157,18 @@ def test_bad_input_is_one_sentence(capsys, tmp_path, text, flags, message):
             [],
             "`{}` must be an .npz file of numbers, but numpy cannot read it so.",
         ),
+        (
+            "a.npy",
+            b"\x93NUMPY\x01\x00\x0b\x00{'descr': (",
+            [],
+            "`{}` must be an .npy file of numbers, but numpy cannot read it so.",
+        ),
         ("a.npy", b"", ["--counts"], "--counts must be left out for `{}`, which is no text file."),
         (
             "a.npz",
             b"",
             ["--column", "1"],
-            "--column must be left out for `{}`, which is no text file.",
+            "--column must be left out for `{}`, which has no columns.",
         ),
     ],
 )

@@ -272,6 +272,14 @@ def test_a_copy_and_its_original_do_not_disturb_each_other():
     assert [*list(iterator)] == epochs_of(1)[0][1:]
 
 
+def test_a_memmap_that_was_changed_in_memory_is_pickled_with_its_changes(tmp_path):
+    np.arange(9, dtype=np.uint16).tofile(tmp_path / "lengths")
+    lengths = np.memmap(tmp_path / "lengths", np.uint16, "c")
+    lengths[0] = 5
+    sampler = es.BucketBatchSampler(lengths, token_budget=9)
+    assert pickle.loads(pickle.dumps(sampler)).lengths.tolist() == lengths.tolist()
+
+
 @pytest.mark.parametrize("part", [slice(None), slice(50, 900)])
 def test_a_memmap_is_pickled_as_its_path(tmp_path, part):
     np.save(tmp_path / "lengths.npy", np.tile(LENGTHS, 1000))
@@ -285,8 +293,8 @@ def test_a_memmap_is_pickled_as_its_path(tmp_path, part):
 def test_lengths_are_not_copied():
     lengths = np.tile(LENGTHS, 10)
     sampler = es.BucketBatchSampler(lengths, **OPTIONS)
-    assert np.shares_memory(sampler._lengths, lengths)
-    assert np.shares_memory(copy.deepcopy(sampler)._lengths, lengths)
+    assert np.shares_memory(sampler.lengths, lengths)
+    assert np.shares_memory(copy.deepcopy(sampler).lengths, lengths)
 
 
 def test_a_sampler_can_be_saved_by_torch():

@@ -1,8 +1,9 @@
 """A demonstration: a corpus that every machine has, a small model, and three orders of batches.
 
 Each file is one piece of a training program, to read and to copy from: `corpus.py` makes samples,
-`batches.py` pads them, `training.py` trains with a ``DataLoader`` whose ``batch_sampler`` is a
-:class:`BucketBatchSampler`, and `run.py` tells the story from beginning to end.
+`batches.py` makes a :class:`RaggedDataset` of them and pads with a :class:`PadCollator`,
+`training.py` trains with a :class:`Loader` over a :class:`BucketBatchSampler`, and `run.py` tells
+the story from beginning to end.
 """
 
 from evenstride.demo.run import run_demo

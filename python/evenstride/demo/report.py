@@ -29,6 +29,7 @@ _COLUMNS = (
     "quarters off",
     "real tokens",
     "tokens/s",
+    "data wait",
     "batch noise",
     "step noise",
     "validation",
@@ -140,12 +141,19 @@ def _rows(results: Results) -> list[list[str]]:
                 f"{100 * run.worst_quarter:.1f} points",
                 percent(run.stats.padding_efficiency),
                 "-" if math.isnan(run.tokens_per_second) else count(round(run.tokens_per_second)),
+                _wait(run),
                 number(noise.batch, 3),
                 number(noise.optimizer_step, 3),
                 number(run.validation_loss, 3),
             ]
         )
     return rows
+
+
+def _wait(run: Run) -> str:
+    if math.isnan(run.waited_share):
+        return "-"
+    return f"{1e3 * run.waited_s:.1f} ms, {100 * run.waited_share:.2f}%"
 
 
 def _steps(run: Run) -> dict[str, list[float]]:

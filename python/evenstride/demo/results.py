@@ -84,7 +84,9 @@ class Run:
     steps : list of StepLoss
         One for every batch that was trained on.
     seconds : float
-        What they took, reading and padding included.
+        What they took, waiting for data included.
+    waited_s : float
+        How much of this was waiting for data.
     validation_loss : float
         Mean loss of a held-out token after the epoch, in nats; NaN if the epoch was not finished.
 
@@ -94,6 +96,7 @@ class Run:
     plan: EpochPlan
     steps: list[StepLoss] = field(default_factory=list)
     seconds: float = 0.0
+    waited_s: float = 0.0
     validation_loss: float = math.nan
 
     def __post_init__(self) -> None:
@@ -104,6 +107,11 @@ class Run:
     def tokens_per_second(self) -> float:
         """Real tokens trained on, a second."""
         return sum(step.tokens for step in self.steps) / self.seconds if self.seconds else math.nan
+
+    @property
+    def waited_share(self) -> float:
+        """The part of the time that was waiting for data."""
+        return self.waited_s / self.seconds if self.seconds else math.nan
 
     @property
     def worst_quarter(self) -> float:
@@ -153,6 +161,7 @@ class Results:
         return {
             "steps_done": len(run.steps),
             "seconds": run.seconds,
+            "waited_s": run.waited_s,
             "tokens_per_second": _plain(run.tokens_per_second),
             "final_loss": _plain(run.final_loss),
             "validation_loss": _plain(run.validation_loss),

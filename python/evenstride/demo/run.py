@@ -10,20 +10,21 @@ import numpy as np
 import torch
 
 from evenstride import BucketBatchSampler, _core
+from evenstride.demo.batches import as_dataset
 from evenstride.demo.corpus import read_corpus, standard_library
 from evenstride.demo.model import new_model
 from evenstride.demo.report import results_table, write_report
 from evenstride.demo.results import Facts, Results, Run, mean_loss
 from evenstride.demo.screen import progress, say, say_tables
-from evenstride.demo.training import evaluate, measure_speed, train
+from evenstride.demo.training import evaluate, measure_speed, new_loader, train
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from evenstride import RaggedDataset
     from evenstride.demo.corpus import Corpus
-    from evenstride.demo.training import Samples
 
 __all__ = ["run_demo"]
 
@@ -102,8 +103,8 @@ def _demo(output: Path, seconds: float, library: Path | None) -> dict[str, Any]:
 
     batches = f"an optimizer step every {_ACCUMULATION_STEPS} batches"
     say(f"\nTraining the same model once in each order, {batches}")
-    samples = [corpus.samples[i] for i in chosen]
-    validation = [corpus.samples[i] for i in held_out]
+    samples = as_dataset([corpus.samples[i] for i in chosen])
+    validation = as_dataset([corpus.samples[i] for i in held_out])
     try:
         for order, sampler in zip(_ORDERS, samplers, strict=True):
             results.runs.append(Run(order, sampler.plan))
@@ -124,12 +125,13 @@ def _settle_threads(corpus: Corpus, seconds: float) -> float:
     On a machine that is busy with other work, that may be one.
     """
     sampler = _sampler(corpus.lengths, "stride")
+    loader = new_loader(as_dataset(corpus.samples), sampler)
     counts = [n for n in (1, 2, 4, 8) if n <= max(1, _core.available_processors())]
     speeds = {}
     for threads in counts:
         torch.set_num_threads(threads)
         model = new_model(_SEED)
-        speeds[threads] = measure_speed(model, corpus.samples, sampler, seconds / len(counts))
+        speeds[threads] = measure_speed(model, loader, sampler, seconds / len(counts))
     fastest = max(counts, key=speeds.__getitem__)
     torch.set_num_threads(fastest)
     return speeds[fastest]
@@ -163,23 +165,25 @@ def _split(lengths: NDArray[np.int64], tokens: int) -> tuple[NDArray[np.int64], 
 def _train(
     run: Run,
     sampler: BucketBatchSampler,
-    samples: Samples,
-    validation: Samples,
+    samples: RaggedDataset,
+    validation: RaggedDataset,
     every: float,
 ) -> None:
     """Train a new model for the epoch of `run`, note every step in it, and evaluate the model."""
     model = new_model(_SEED)
     begin = time.perf_counter()
-    with progress(run.order, len(sampler), every) as show:
-        for step in train(model, samples, sampler, _ACCUMULATION_STEPS):
-            run.steps.append(step)
-            run.seconds = time.perf_counter() - begin
-            show(len(run.steps), mean_loss(run.steps[-_SHOWN_STEPS:]))
-    lengths = [len(sample) for sample in validation]
+    with new_loader(samples, sampler) as loader, progress(run.order, len(sampler), every) as show:
+        try:
+            for step in train(model, loader, sampler, _ACCUMULATION_STEPS):
+                run.steps.append(step)
+                run.seconds = time.perf_counter() - begin
+                show(len(run.steps), mean_loss(run.steps[-_SHOWN_STEPS:]))
+        finally:
+            run.waited_s = loader.stats().consumers_waited_s
     longest_first = BucketBatchSampler(
-        lengths, token_budget=_TOKEN_BUDGET, shuffle=False, num_replicas=1, rank=0
+        validation.lengths, token_budget=_TOKEN_BUDGET, shuffle=False, num_replicas=1, rank=0
     )
-    run.validation_loss = evaluate(model, validation, longest_first)
+    run.validation_loss = evaluate(model, new_loader(validation, longest_first))
     say(
         f"  {run.order:8} {len(run.steps):,} batches in {run.seconds:.1f} s: "
         f"loss {run.final_loss:.3f}, on held-out functions {run.validation_loss:.3f}"

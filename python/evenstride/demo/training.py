@@ -1,30 +1,26 @@
-"""Training and evaluation, through an ordinary ``DataLoader``."""
+"""Training and evaluation, on the batches of a ``Loader``."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
-from torch.utils.data import DataLoader
 
-from evenstride.demo.batches import IGNORED, pad_batch
+from evenstride import Loader
+from evenstride.demo.batches import IGNORED, new_collator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from evenstride.sampler import BucketBatchSampler
+    from evenstride import BucketBatchSampler, RaggedDataset
 
-    Samples = Sequence[NDArray[np.uint8]]
-
-__all__ = ["StepLoss", "evaluate", "measure_speed", "train"]
+__all__ = ["StepLoss", "evaluate", "measure_speed", "new_loader", "train"]
 
 _LEARNING_RATE = 6e-3
 _WARM_UP = 0.1  # Of the optimizer steps.
@@ -51,8 +47,13 @@ class StepLoss:
     loss: float
 
 
+def new_loader(dataset: RaggedDataset, sampler: BucketBatchSampler) -> Loader:
+    """Return the loader of a data set's batches, which threads make while the model learns."""
+    return Loader(dataset, sampler, new_collator())
+
+
 def train(
-    model: nn.Module, samples: Samples, sampler: BucketBatchSampler, accumulation_steps: int
+    model: nn.Module, loader: Loader, sampler: BucketBatchSampler, accumulation_steps: int
 ) -> Iterator[StepLoss]:
     """Train for an epoch, and yield the loss of every batch right after it was learned from.
 
@@ -63,8 +64,8 @@ def train(
     steps = sampler.total_steps(epochs=1)
     optimizer_steps = -(-steps // accumulation_steps)
     tokens_since = 0
-    for step, (inputs, targets) in enumerate(_loader(samples, sampler)):
-        loss, tokens = _summed_loss(model, inputs, targets)
+    for step, batch in enumerate(loader):
+        loss, tokens = _summed_loss(model, batch)
         loss.backward()  # type: ignore[no-untyped-call]
         tokens_since += tokens
         if (step + 1) % accumulation_steps == 0 or step + 1 == steps:
@@ -75,21 +76,21 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, samples: Samples, sampler: BucketBatchSampler) -> float:
+def evaluate(model: nn.Module, loader: Loader) -> float:
     """Return the mean loss of a token, in nats."""
     loss_sum, token_sum = 0.0, 0
-    for inputs, targets in _loader(samples, sampler):
-        loss, tokens = _summed_loss(model, inputs, targets)
+    for batch in loader:
+        loss, tokens = _summed_loss(model, batch)
         loss_sum += loss.item()
         token_sum += tokens
     return loss_sum / token_sum
 
 
 def measure_speed(
-    model: nn.Module, samples: Samples, sampler: BucketBatchSampler, seconds: float
+    model: nn.Module, loader: Loader, sampler: BucketBatchSampler, seconds: float
 ) -> float:
     """Return how many real tokens a second are trained on; `model` is spoiled by it."""
-    steps = train(model, samples, sampler, accumulation_steps=1)
+    steps = train(model, loader, sampler, accumulation_steps=1)
     next(steps)  # The first takes longer.
     begin = time.perf_counter()
     tokens = 0
@@ -100,17 +101,8 @@ def measure_speed(
     return tokens / (time.perf_counter() - begin)
 
 
-def _loader(samples: Samples, sampler: BucketBatchSampler) -> DataLoader[Any]:
-    return DataLoader(
-        samples,  # type: ignore[arg-type] # Whatever has a length and items is a data set.
-        batch_sampler=sampler,
-        collate_fn=pad_batch,
-        generator=torch.Generator(),  # Or it would draw from torch's random state.
-    )
-
-
-def _summed_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, int]:
-    logits = model(inputs)
+def _summed_loss(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, int]:
+    logits, targets = model(batch["inputs"]), batch["targets"]
     loss = functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
     )

@@ -41,7 +41,8 @@ def method(facts: Facts) -> list[str]:
         "Batch noise and step noise are the standard deviation of the loss of a batch, and of an "
         "optimizer step, about its trend: the cubic polynomial in the logarithm of the step that "
         "fits the last two thirds of the curve best. Real tokens are those that are no "
-        "padding. Quarters off is the largest distance between a bucket's share of the batches of "
+        "padding. Data wait is the time of training in which the next batch was not there yet. "
+        "Quarters off is the largest distance between a bucket's share of the batches of "
         "a quarter and its share of the epoch."
     )
     return [setting, words]
@@ -54,7 +55,7 @@ def findings(results: Results) -> list[str]:
     """
     runs = results.runs
     finished = [run for run in runs if not math.isnan(run.validation_loss)]
-    texts = [_spread(runs), _padding(runs)]
+    texts = [_spread(runs), _padding(runs), _waiting(runs)]
     if finished:
         texts += [_noise(finished, results.facts.accumulation_steps), _validation(finished)]
     if len(finished) < len(runs):
@@ -77,6 +78,14 @@ def _padding(runs: Sequence[Run]) -> str:
     return (
         f"Padding: so much of what is computed is real tokens: {shares}. Orders that draw inside "
         "the buckets have the same batches and differ only in when they come."
+    )
+
+
+def _waiting(runs: Sequence[Run]) -> str:
+    waits = _each(runs, lambda run: f"{1e3 * run.waited_s:.1f} ms of {run.seconds:.1f} s")
+    return (
+        f"Waiting for data: so much of the time of training: {waits}. The threads of a Loader made "
+        "the batches meanwhile."
     )
 
 

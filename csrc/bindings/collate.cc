@@ -1,0 +1,171 @@
+#include "collate/collate.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arrays.h"
+#include "bindings/collate.h"
+#include "bindings/dlpack.h"
+#include "bindings/module.h"
+#include "core/names.h"
+#include "core/threads.h"
+
+namespace evenstride {
+namespace {
+
+constexpr std::size_t kMostIdle = 4;
+constexpr int kMostThreads = 4;
+
+constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues},
+                                              {"mask", Output::Source::kMask},
+                                              {"positions", Output::Source::kPositions},
+                                              {"lengths", Output::Source::kLengths}};
+
+Output to_output(const OutputTuple& given) {
+  const auto& [key, source, column, dtype, padding, pads_left, start, max_length] = given;
+  return {.key = key,
+          .source = parse_name("source", kSources, source),
+          .column = column,
+          .dtype = parse_dtype("dtype", dtype),
+          .padding = padding,
+          .pads_left = pads_left,
+          .start = start,
+          .max_length = max_length};
+}
+
+std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& given,
+                                              const std::optional<py::array>& rows,
+                                              std::uint64_t pad_to_multiple_of) {
+  std::vector<Output> outputs;
+  for (const OutputTuple& output : given) {
+    outputs.push_back(to_output(output));
+  }
+  std::optional<std::span<const std::int64_t>> view;
+  if (rows) {
+    view = as_span<std::int64_t>(*rows, "rows");
+  }
+  return std::make_unique<PooledCollator>(
+      std::make_shared<const Collator>(std::move(outputs), view, pad_to_multiple_of),
+      SlabPool::make(kMostIdle));
+}
+
+// Copies the samples of a batch from a list or any other sequence of ints.
+void read_samples(const py::object& given, std::vector<std::int64_t>& samples) {
+  samples.clear();
+  if (py::isinstance<py::array>(given)) {
+    const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
+    samples.assign(view.begin(), view.end());
+    return;
+  }
+  const auto sequence = py::reinterpret_steal<py::object>(
+      PySequence_Fast(given.ptr(), "`indices` must be a sequence of integers."));
+  if (!sequence) {
+    throw py::error_already_set();
+  }
+  const auto size = PySequence_Fast_GET_SIZE(sequence.ptr());
+  for (py::ssize_t i = 0; i < size; ++i) {
+    const long long sample = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+    if (sample == -1 && PyErr_Occurred() != nullptr) {
+      throw py::error_already_set();
+    }
+    samples.push_back(sample);
+  }
+}
+
+// What one thread works with, kept from batch to batch.
+struct Scratch {
+  std::vector<std::int64_t> samples;
+  BatchRows batch;
+};
+
+Capsules collate(PooledCollator& self, const py::object& given) {
+  thread_local Scratch scratch;
+  read_samples(given, scratch.samples);
+  std::shared_ptr<const Slab> slab;
+  {
+    const py::gil_scoped_release unlocked;
+    self.collator->look_up(scratch.samples, scratch.batch);
+    slab = self.pool->take(scratch.batch.layout.bytes);
+    const int num_threads = std::min(kMostThreads, available_processors());
+    self.collator->write(scratch.batch, slab->memory, num_threads);
+  }
+  self.count(scratch.batch.layout);
+  return to_dlpack(self.collator->outputs(), scratch.batch.layout, slab);
+}
+
+// Place and shape of an output.
+using Placed = py::typing::Tuple<py::int_, py::typing::List<py::int_>>;
+
+py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& given,
+                                      const py::typing::Callable<py::int_(py::int_)>& allocate) {
+  Scratch scratch;
+  read_samples(given, scratch.samples);
+  self.collator->look_up(scratch.samples, scratch.batch);
+  const Layout& layout = scratch.batch.layout;
+  const auto address = allocate(layout.bytes).template cast<std::uintptr_t>();
+  {
+    const py::gil_scoped_release unlocked;
+    self.collator->write(scratch.batch, reinterpret_cast<std::byte*>(address));
+  }
+  self.count(layout);
+  py::typing::List<Placed> arrays;
+  for (std::size_t o = 0; o < layout.arrays.size(); ++o) {
+    const Output& output = self.collator->outputs()[o];
+    arrays.append(py::make_tuple(layout.arrays[o].offset / size_of(output.dtype),
+                                 shape_of(output, layout, layout.arrays[o])));
+  }
+  return arrays;
+}
+
+py::typing::Dict<py::str, Counts> truncated(const PooledCollator& self) {
+  py::typing::Dict<py::str, Counts> result;
+  for (std::size_t o = 0; o < self.truncated.size(); ++o) {
+    const Output& output = self.collator->outputs()[o];
+    if (output.source == Output::Source::kValues && self.truncated[o].samples > 0) {
+      Counts counts;
+      counts["samples"] = self.truncated[o].samples.load();
+      counts["tokens"] = self.truncated[o].tokens.load();
+      result[py::str(output.key)] = counts;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Counts to_dict(const SlabPool::Use& use) {
+  Counts result;
+  result["slabs"] = use.slabs;
+  result["lent"] = use.lent;
+  result["bytes"] = use.bytes;
+  result["allocations"] = use.allocations;
+  return result;
+}
+
+void def_collate(py::module_& m) {
+  py::class_<PooledCollator>(m, "Collator", "Makes batches of samples of some columns.")
+      .def(py::init(&make_collator), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
+           py::arg("outputs"), py::arg("rows").noconvert(), py::arg("pad_to_multiple_of"))
+      .def_property_readonly(
+          "num_samples", [](const PooledCollator& self) { return self.collator->num_samples(); })
+      .def("collate", &collate, py::arg("samples"),
+           "Return one DLPack capsule for each output, in memory that is used again.")
+      .def("collate_into", &collate_into, py::arg("samples"), py::arg("allocate"),
+           "Collate to the address that allocate(bytes) returns, a multiple of 64; return place "
+           "and shape of each output, in values.")
+      .def_property_readonly("truncated", &truncated,
+                             "Samples and tokens that max_length has cut, by key.")
+      .def_property_readonly(
+          "slabs", [](const PooledCollator& self) { return to_dict(self.pool->use()); },
+          "Slabs of memory, how many are lent, the bytes of all, and allocations so far.");
+}
+
+}  // namespace evenstride

@@ -1,0 +1,128 @@
+#include "bindings/dlpack.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace evenstride {
+namespace {
+
+// The binary interface of DLPack 0.8, which every consumer understands; see the specification at
+// dmlc.github.io/dlpack. Members stand in its order.
+struct DLDevice {
+  std::int32_t device_type;
+  std::int32_t device_id;
+};
+
+struct DLDataType {
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor*);
+};
+
+constexpr std::int32_t kCpu = 1;
+constexpr const char* kName = "dltensor";  // A consumer renames the capsule that it has taken over.
+
+// A tensor, with everything that it points at.
+struct Managed {
+  DLManagedTensor tensor{};
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+  std::shared_ptr<const Slab> slab;
+};
+
+DLDataType dlpack_type(DType dtype) {
+  constexpr std::uint8_t kInt = 0;
+  constexpr std::uint8_t kUInt = 1;
+  constexpr std::uint8_t kFloat = 2;
+  constexpr std::uint8_t kBFloat = 4;
+  constexpr std::uint8_t kBool = 6;
+  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
+  if (dtype == DType::kBool) {
+    return {kBool, bits, 1};
+  }
+  if (dtype == DType::kBFloat16) {
+    return {kBFloat, bits, 1};
+  }
+  return {is_float(dtype) ? kFloat : is_signed(dtype) ? kInt : kUInt, bits, 1};
+}
+
+void destroy_unused(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kName) != 0) {
+    auto* const tensor = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kName));
+    tensor->deleter(tensor);
+  }
+}
+
+py::object to_capsule(std::unique_ptr<Managed> managed) {
+  PyObject* const capsule = PyCapsule_New(&managed->tensor, kName, &destroy_unused);
+  if (capsule == nullptr) {
+    throw py::error_already_set();
+  }
+  (void)managed.release();  // NOLINT(bugprone-unused-return-value): the capsule owns it now.
+  return py::reinterpret_steal<py::object>(capsule);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> shape_of(const Output& output, const Layout& layout,
+                                   const Layout::Array& array) {
+  std::vector<std::int64_t> shape{static_cast<std::int64_t>(layout.num_samples)};
+  if (output.source == Output::Source::kLengths) {
+    return shape;
+  }
+  if (output.column->is_ragged()) {
+    shape.push_back(static_cast<std::int64_t>(array.width));
+  }
+  if (output.source == Output::Source::kValues) {
+    const std::vector<std::uint64_t>& cell = output.column->cell_shape();
+    shape.insert(shape.end(), cell.begin(), cell.end());
+  }
+  return shape;
+}
+
+Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
+                   const std::shared_ptr<const Slab>& slab) {
+  Capsules capsules(outputs.size());
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    auto managed = std::make_unique<Managed>();
+    managed->shape = shape_of(outputs[o], layout, layout.arrays[o]);
+    managed->strides.resize(managed->shape.size());
+    std::int64_t stride = 1;
+    for (std::size_t axis = managed->shape.size(); axis-- > 0;) {
+      managed->strides[axis] = stride;
+      stride *= managed->shape[axis];
+    }
+    managed->slab = slab;
+    managed->tensor = {.dl_tensor = {.data = slab->memory + layout.arrays[o].offset,
+                                     .device = {kCpu, 0},
+                                     .ndim = static_cast<std::int32_t>(managed->shape.size()),
+                                     .dtype = dlpack_type(outputs[o].dtype),
+                                     .shape = managed->shape.data(),
+                                     .strides = managed->strides.data(),
+                                     .byte_offset = 0},
+                       .manager_ctx = managed.get(),
+                       .deleter = [](DLManagedTensor* tensor) {
+                         delete static_cast<Managed*>(tensor->manager_ctx);
+                       }};
+    capsules[o] = to_capsule(std::move(managed));
+  }
+  return capsules;
+}
+
+}  // namespace evenstride

@@ -1,0 +1,116 @@
+// The body that pads: plain functions of numbers and addresses, which a host and a device can
+// share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "collate/dtype.h"
+
+#ifdef __CUDACC__
+#define EVENSTRIDE_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define EVENSTRIDE_HOST_DEVICE inline
+#endif
+
+namespace evenstride {
+
+// One row of an output: `length` values, with padding before or after them up to `width`. Places in
+// a row have 32 bits, for which devices can keep their widest stores; rows themselves lie anywhere.
+struct PadRow {
+  const std::byte* values;  // At any alignment on a host.
+  std::byte* out;           // Aligned to its values.
+  std::uint32_t length;     // At most `width`.
+  std::uint32_t width;      // Below 2^31.
+  std::uint64_t padding;    // In its low bytes.
+  bool pads_left;
+};
+
+template <class T>
+EVENSTRIDE_HOST_DEVICE T load(const std::byte* memory) {
+  T value;
+  std::memcpy(&value, memory, sizeof(T));
+  return value;
+}
+
+// What stands at place i of a row's values: what is in memory. Bits are moved, not numbers: Wire is
+// an unsigned integer as wide as the values, or a signed one where they are extended by their sign.
+template <class Wire>
+struct ValuesOf {
+  EVENSTRIDE_HOST_DEVICE static Wire at(const std::byte* values, std::uint32_t i) {
+    return load<Wire>(values + std::size_t{i} * sizeof(Wire));
+  }
+};
+
+// Or 1, 1, ...
+struct MaskOf {
+  EVENSTRIDE_HOST_DEVICE static std::uint8_t at(const std::byte* /*values*/, std::uint32_t /*i*/) {
+    return 1;
+  }
+};
+
+// Or 0, 1, 2, ...
+struct PositionsOf {
+  EVENSTRIDE_HOST_DEVICE static std::uint32_t at(const std::byte* /*values*/, std::uint32_t i) {
+    return i;
+  }
+};
+
+// Writes the part of places [begin, end) of a row that is `lane`'s of kLanes: every kLanes-th. Out
+// is the unsigned integer as wide as the output. Precondition: end <= row.width.
+template <class Source, class Out, std::uint32_t kLanes = 1>
+EVENSTRIDE_HOST_DEVICE void pad(const PadRow& row, std::uint32_t begin, std::uint32_t end,
+                                std::uint32_t lane = 0) {
+  const std::uint32_t first = row.pads_left ? row.width - row.length : 0;
+  const std::uint32_t last = first + row.length;
+  const auto padding = static_cast<Out>(row.padding);
+  const std::byte* const values = row.values;
+  auto* const out = reinterpret_cast<Out*>(row.out);
+  std::uint32_t place = begin + lane;
+  for (const std::uint32_t head = first < end ? first : end; place < head; place += kLanes) {
+    out[place] = padding;
+  }
+  if (const std::uint32_t body = last < end ? last : end; place < body) {
+    // Counted from the first value: a sum that can wrap would keep compilers from wide loads.
+    auto* const out_of_values = out + first;
+    std::uint32_t i = place - first;
+    for (; i < body - first; i += kLanes) {
+      out_of_values[i] = static_cast<Out>(Source::at(values, i));
+    }
+    place = first + i;
+  }
+  for (; place < end; place += kLanes) {
+    out[place] = padding;
+  }
+}
+
+// How to pad rows of one kind, chosen once for each output.
+struct Pad {
+  enum class Source : std::uint8_t { kValues, kSignedValues, kMask, kPositions };
+
+  Source source;
+  std::uint8_t wire_bytes;  // Of a value; of no meaning to masks and positions.
+  std::uint8_t out_bytes;
+};
+
+// Returns how to pad rows of `from` into rows of `to`. Precondition: is_convertible(from, to).
+[[nodiscard]] Pad pad_values_of(DType from, DType to);
+
+// Return how to write masks and positions of an integer type or bool.
+[[nodiscard]] Pad pad_mask_of(DType to);
+[[nodiscard]] Pad pad_positions_of(DType to);
+
+// Writes one whole row.
+void pad_row(Pad how, const PadRow& row);
+
+// Returns the place of the first of `length` values, which lie at any alignment, that does not fit
+// into `to`, or `length` if all fit. Precondition: neither type is a float.
+[[nodiscard]] std::uint64_t first_misfit(const std::byte* values, std::uint64_t length, DType from,
+                                         DType to);
+
+// Returns the integer at this place as text, for errors.
+[[nodiscard]] std::string integer_at(const std::byte* values, std::uint64_t place, DType dtype);
+
+}  // namespace evenstride

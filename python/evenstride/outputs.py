@@ -1,0 +1,145 @@
+"""What the keys of a batch are made of, given the columns that there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenstride.fields import DTYPE_NAMES, default_dtype, is_float, padding_bits
+from evenstride.options import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from evenstride import _core
+    from evenstride.collate import PadCollator
+    from evenstride.fields import Field
+
+DERIVED = {"attention_mask": "mask", "position_ids": "positions", "lengths": "lengths"}
+"""The keys that the rows of another one make, and how native code calls them."""
+
+
+class Output(NamedTuple):
+    """A key of a batch, as :class:`evenstride._core.Collator` takes it."""
+
+    key: str
+    source: str  # "values", or how one of DERIVED is called.
+    column: _core.Column
+    dtype: str
+    padding: int = 0  # The bits of the padding value.
+    pads_left: bool = False
+    start: int = 0
+    max_length: int = UNLIMITED
+
+
+class Outputs(NamedTuple):
+    """The keys of a batch, and the one whose rows are the tokens: None if no field is ragged."""
+
+    all: list[Output]
+    main: Output | None
+
+
+def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
+    """Say which of `fields` is made of none of `names`, the fields of the data."""
+    there = list(names)
+    for key, field in fields.items():
+        source = field.source_of(key)
+        if source not in there:
+            msg = (
+                f"`fields[{key!r}]` must be made of a field of the data, one of {there}, but is "
+                f"made of {source!r}."
+            )
+            raise ValueError(msg)
+
+
+def outputs_of(collate: PadCollator, columns: Mapping[str, _core.Column]) -> Outputs:
+    """Return the keys that a collator makes of columns.
+
+    First those that it names, then mask, positions and lengths, then columns that it does not name
+    and that are not ragged.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a column cannot be of a key's type, or none gives the mask its rows.
+
+    """
+    named = [
+        _padded(collate, key, field, columns[field.source_of(key)])
+        for key, field in collate.fields.items()
+    ]
+    main = _main(named, columns)
+    outputs = [*named, *_derived(collate, main, columns)]
+    used = {id(output.column) for output in outputs}
+    outputs += [
+        Output(name, "values", column, default_dtype(column.dtype))
+        for name, column in columns.items()
+        if not column.is_ragged and id(column) not in used
+    ]
+    return Outputs(outputs, main)
+
+
+def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) -> Output:
+    dtype = default_dtype(column.dtype) if field.dtype is None else DTYPE_NAMES[field.dtype]
+    _check_conversion(key, column, dtype)
+    if not column.is_ragged and (field.max_length is not None or field.start != 0):
+        msg = (
+            f"`fields[{key!r}]` must leave out `max_length` and `start`, because the rows of "
+            f"'{column.name}' have no length."
+        )
+        raise ValueError(msg)
+    most = collate.max_length if field.max_length is None else field.max_length
+    return Output(
+        key,
+        "values",
+        column,
+        dtype,
+        padding=padding_bits(key, field.padding_value, dtype),
+        pads_left=(field.padding_side or collate.padding_side) == "left",
+        start=field.start,
+        max_length=_or_unlimited(most),
+    )
+
+
+def _or_unlimited(max_length: int | None) -> int:
+    return UNLIMITED if max_length is None else max_length
+
+
+def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:
+    if column.dtype == dtype or not (is_float(column.dtype) or is_float(dtype)):
+        return
+    own = column.dtype if is_float(column.dtype) else "a type of integers or bool"
+    msg = (
+        f"The type of `{key}` must be {own}, because '{column.name}' holds {column.dtype}, but is "
+        f"{dtype}."
+    )
+    raise TypeError(msg)
+
+
+def _main(named: list[Output], columns: Mapping[str, _core.Column]) -> Output | None:
+    """Return the key of the data's first ragged field that has one, if possible its own."""
+    for name, column in columns.items():
+        keys = [output for output in named if output.column is column and column.is_ragged]
+        if keys:
+            return next((output for output in keys if output.key == name), keys[0])
+    return None
+
+
+def _derived(
+    collate: PadCollator, main: Output | None, columns: Mapping[str, _core.Column]
+) -> Iterator[Output]:
+    """Yield mask, positions and lengths: the data's own, or those of the main key's rows."""
+    cut = (collate.padding_side == "left", 0, _or_unlimited(collate.max_length))
+    if main is not None:
+        cut = (main.pads_left, main.start, main.max_length)
+    for key, source in DERIVED.items():
+        dtype = DTYPE_NAMES[collate.mask_dtype] if key == "attention_mask" else "int64"
+        if key in collate.fields:
+            continue
+        if key in columns and key in collate.sources:
+            _check_conversion(key, columns[key], dtype)
+            yield Output(key, "values", columns[key], dtype, 0, *cut)
+        elif getattr(collate, key):
+            if main is None:
+                msg = f"`{key}` must come from a ragged field that `fields` names, but none is."
+                raise ValueError(msg)
+            yield Output(key, source, main.column, dtype, 0, *cut)
