@@ -58,47 +58,41 @@ std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& gi
 }
 
 // Copies the samples of a batch from a list or any other sequence of ints.
-void read_samples(const py::object& given, std::vector<std::int64_t>& samples) {
-  samples.clear();
+std::vector<std::int64_t> read_samples(const py::object& given) {
   if (py::isinstance<py::array>(given)) {
     const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
-    samples.assign(view.begin(), view.end());
-    return;
+    return {view.begin(), view.end()};
   }
-  const auto sequence = py::reinterpret_steal<py::object>(
-      PySequence_Fast(given.ptr(), "`indices` must be a sequence of integers."));
+  // A copy, because an item's own `__index__` may do anything, also to a list.
+  const auto sequence = py::reinterpret_steal<py::tuple>(PySequence_Tuple(given.ptr()));
   if (!sequence) {
     throw py::error_already_set();
   }
-  const auto size = PySequence_Fast_GET_SIZE(sequence.ptr());
-  for (py::ssize_t i = 0; i < size; ++i) {
-    const long long sample = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+  std::vector<std::int64_t> samples;
+  samples.reserve(sequence.size());
+  for (const py::handle item : sequence) {
+    const long long sample = PyLong_AsLongLong(item.ptr());
     if (sample == -1 && PyErr_Occurred() != nullptr) {
       throw py::error_already_set();
     }
     samples.push_back(sample);
   }
+  return samples;
 }
 
-// What one thread works with, kept from batch to batch.
-struct Scratch {
-  std::vector<std::int64_t> samples;
-  BatchRows batch;
-};
-
 Capsules collate(PooledCollator& self, const py::object& given) {
-  thread_local Scratch scratch;
-  read_samples(given, scratch.samples);
+  thread_local BatchRows batch;
+  const std::vector<std::int64_t> samples = read_samples(given);
   std::shared_ptr<const Slab> slab;
   {
     const py::gil_scoped_release unlocked;
-    self.collator->look_up(scratch.samples, scratch.batch);
-    slab = self.pool->take(scratch.batch.layout.bytes);
-    const int num_threads = std::min(kMostThreads, available_processors());
-    self.collator->write(scratch.batch, slab->memory, num_threads);
+    static const int num_threads = std::min(kMostThreads, available_processors());
+    self.collator->look_up(samples, batch);
+    slab = self.pool->take(batch.layout.bytes);
+    self.collator->write(batch, slab->memory, num_threads);
   }
-  self.count(scratch.batch.layout);
-  return to_dlpack(self.collator->outputs(), scratch.batch.layout, slab);
+  self.count(batch.layout);
+  return to_dlpack(self.collator->outputs(), batch.layout, slab);
 }
 
 // Place and shape of an output.
@@ -106,14 +100,17 @@ using Placed = py::typing::Tuple<py::int_, py::typing::List<py::int_>>;
 
 py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& given,
                                       const py::typing::Callable<py::int_(py::int_)>& allocate) {
-  Scratch scratch;
-  read_samples(given, scratch.samples);
-  self.collator->look_up(scratch.samples, scratch.batch);
-  const Layout& layout = scratch.batch.layout;
+  const std::vector<std::int64_t> samples = read_samples(given);
+  BatchRows batch;
+  {
+    const py::gil_scoped_release unlocked;
+    self.collator->look_up(samples, batch);
+  }
+  const Layout& layout = batch.layout;
   const auto address = allocate(layout.bytes).template cast<std::uintptr_t>();
   {
     const py::gil_scoped_release unlocked;
-    self.collator->write(scratch.batch, reinterpret_cast<std::byte*>(address));
+    self.collator->write(batch, reinterpret_cast<std::byte*>(address));
   }
   self.count(layout);
   py::typing::List<Placed> arrays;

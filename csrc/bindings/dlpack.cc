@@ -59,7 +59,10 @@ DLDataType dlpack_type(DType dtype) {
   if (dtype == DType::kBFloat16) {
     return {kBFloat, bits, 1};
   }
-  return {is_float(dtype) ? kFloat : is_signed(dtype) ? kInt : kUInt, bits, 1};
+  if (is_float(dtype)) {
+    return {kFloat, bits, 1};
+  }
+  return {is_signed(dtype) ? kInt : kUInt, bits, 1};
 }
 
 void destroy_unused(PyObject* capsule) {

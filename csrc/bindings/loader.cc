@@ -99,7 +99,7 @@ Numbered<py::object> next_object(Delivery& delivery, std::uint32_t target) {
 }
 
 // Once it is closed, the interpreter may be ending, and a thread that let go of the GIL would have
-// no way back. So these three keep it; no thread waits for it with the delivery's lock in hand.
+// no way back. So these keep it; no thread waits for it with the delivery's lock in hand.
 std::optional<std::uint64_t> claim(Delivery& delivery) {
   if (delivery.is_closed()) {
     return std::nullopt;
@@ -110,6 +110,10 @@ std::optional<std::uint64_t> claim(Delivery& delivery) {
 
 void put(Delivery& delivery, std::uint64_t batch, py::object object) {
   delivery.put(batch, shared(std::move(object)));
+}
+
+void put_back(Delivery& delivery, std::uint32_t target, std::uint64_t batch, py::object object) {
+  delivery.put_back(target, {Delivery::Outcome::kBatch, batch, shared(std::move(object))});
 }
 
 void fail(Delivery& delivery, std::uint64_t batch, py::object exception) {
@@ -138,15 +142,23 @@ class NativeWorkers {
         workers_(
             std::make_unique<Workers>(collator.collator, batches, delivery_, pool_, num_threads)) {}
 
-  Numbered<Capsules> take(std::uint32_t target) {
+  Numbered<MadeBatch> take(std::uint32_t target) {
     const Delivery::Taken taken = wait_for_batch(*delivery_, target);
     if (taken.outcome != Delivery::Outcome::kBatch) {
       return py::none();
     }
-    const auto& made = *static_cast<const MadeBatch*>(taken.parcel.get());
-    collator_.count(made.layout);
-    return py::make_tuple(taken.batch,
-                          to_dlpack(collator_.collator->outputs(), made.layout, made.slab));
+    return py::make_tuple(taken.batch, std::static_pointer_cast<MadeBatch>(taken.parcel));
+  }
+
+  // The batch stays whole, so that this can be done again if what follows fails.
+  [[nodiscard]] Capsules capsules(const MadeBatch& made) const {
+    return to_dlpack(collator_.collator->outputs(), made.layout, made.slab);
+  }
+
+  void count(const MadeBatch& made) { collator_.count(made.layout); }
+
+  void put_back(std::uint32_t target, std::uint64_t batch, std::shared_ptr<MadeBatch> made) {
+    delivery_->put_back(target, {Delivery::Outcome::kBatch, batch, std::move(made)});
   }
 
   // Whoever comes second waits as well.
@@ -206,6 +218,8 @@ void def_loader(py::module_& m) {
            "Deliver an exception instead of a batch.")
       .def("take", &next_object, py::arg("target"),
            "Wait for a batch; return its number and the object, or None at the end.")
+      .def("put_back", &put_back, py::arg("target"), py::arg("batch"), py::arg("object"),
+           "Undo a take.")
       .def("has_failed", &Delivery::has_failed, "Return whether a failure was thrown.")
       .def("leave", &Delivery::leave, py::arg("target"), "Let the others go on without a target.")
       .def("close", &Delivery::close, "Wake everybody, and hand out nothing more.")
@@ -213,6 +227,9 @@ void def_loader(py::module_& m) {
       .def("progress", &progress,
            "Return the first batch that is not taken, those beyond it that are, and how many are.")
       .def("waits", &waits, "Return the seconds that producers and consumers have waited.");
+
+  const py::class_<MadeBatch, std::shared_ptr<MadeBatch>> made_batch(m, "MadeBatch",
+                                                                     "A batch in memory.");
 
   py::class_<NativeWorkers>(m, "Workers", "Threads that make the batches of a plan.",
                             py::release_gil_before_calling_cpp_dtor())
@@ -222,7 +239,12 @@ void def_loader(py::module_& m) {
            py::arg("stride"), py::arg("num_threads"), py::arg("most_samples"),
            py::arg("most_tokens"), py::arg("num_idle"), py::arg("most_idle"))
       .def("take", &NativeWorkers::take, py::arg("target"),
-           "Wait for a batch; return its number and one DLPack capsule an output, or None.")
+           "Wait for a batch; return its number and the batch, or None at the end.")
+      .def("capsules", &NativeWorkers::capsules, py::arg("made"),
+           "Return one DLPack capsule for each output of a batch.")
+      .def("count", &NativeWorkers::count, py::arg("made"), "Count what was cut in a batch.")
+      .def("put_back", &NativeWorkers::put_back, py::arg("target"), py::arg("batch"),
+           py::arg("made"), "Undo a take.")
       .def("close", &NativeWorkers::close, py::call_guard<py::gil_scoped_release>(),
            "End the threads, and keep no memory. Not in a process that was forked since.")
       .def_property_readonly(

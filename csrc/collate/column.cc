@@ -162,6 +162,9 @@ Column::Column(std::string name, std::string origin, DType dtype,
 }
 
 void Column::append(const Chunk& chunk) {
+  if (chunk.rows == Chunk::Rows::kRanges && chunk.start_bytes == 0) {
+    throw std::invalid_argument("`start_bytes` must be at least 1, but is 0.");
+  }
   Survey survey;
   if (chunk.rows == Chunk::Rows::kOffsets) {
     survey = survey_offsets(chunk);

@@ -99,12 +99,12 @@ class Column {
     std::uint64_t row;
   };
 
-  // Returns the place of a row, and asks for the cache lines of its bounds, for which row(place)
-  // need not wait then if other rows are found in between. Precondition: row < num_rows(). Takes
-  // O(1) time where chunks have about equally many rows, else O(log(chunks)). Thread-safe.
+  // Returns the place of a row, and asks for the cache lines of its bounds: who finds many rows
+  // before reading the first waits for memory once. Precondition: row < num_rows(). Takes O(1) time
+  // where chunks have about equally many rows, else O(log(chunks)). Thread-safe.
   [[nodiscard]] Place find(std::uint64_t row) const noexcept;
 
-  // Returns where a row lies. Thread-safe.
+  // Returns where a row lies. Precondition of a number: row < num_rows(). Thread-safe.
   [[nodiscard]] Row row(const Place& place) const noexcept;
   [[nodiscard]] Row row(std::uint64_t row) const noexcept { return this->row(find(row)); }
 

@@ -52,10 +52,14 @@ bool is_convertible(DType from, DType to) {
 }
 
 bool always_fits(DType from, DType to) {
-  if (from == to || from == DType::kBool) {
+  // A bool in memory may be any byte, of which only 0 and 1 are bools.
+  if (from == DType::kBool || to == DType::kBool) {
+    return false;
+  }
+  if (from == to) {
     return true;
   }
-  if (to == DType::kBool || (is_signed(from) && !is_signed(to))) {
+  if (is_signed(from) && !is_signed(to)) {
     return false;
   }
   return size_of(from) < size_of(to) ||

@@ -43,7 +43,8 @@ enum class DType : std::uint8_t {
 // bools, one by one if they fit; floats as the same floats only.
 [[nodiscard]] bool is_convertible(DType from, DType to);
 
-// Returns whether each value of `from` fits into `to`. Precondition: is_convertible(from, to).
+// Returns whether each value of `from` fits into `to`. Bools may not, even into bools: their bytes
+// in memory can be others than 0 and 1. Precondition: is_convertible(from, to).
 [[nodiscard]] bool always_fits(DType from, DType to);
 
 }  // namespace evenstride

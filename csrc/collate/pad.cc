@@ -120,7 +120,8 @@ Pad pad_positions_of(DType to) {
         to, [](auto out) { return clamped<From>(std::numeric_limits<decltype(out)>::min()); });
     const From most = with_integer(to, [&](auto out) {
       using To = decltype(out);
-      return clamped<From>(to == DType::kBool ? To{1} : std::numeric_limits<To>::max());
+      const bool is_bool = from == DType::kBool || to == DType::kBool;
+      return clamped<From>(is_bool ? To{1} : std::numeric_limits<To>::max());
     });
     return first_outside(values, length, least, most);
   });

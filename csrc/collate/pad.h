@@ -35,8 +35,9 @@ EVENSTRIDE_HOST_DEVICE T load(const std::byte* memory) {
   return value;
 }
 
-// What stands at place i of a row's values: what is in memory. Bits are moved, not numbers: Wire is
-// an unsigned integer as wide as the values, or a signed one where they are extended by their sign.
+// A source says what value i of a row is; this one, what lies in memory. Bits are moved, not
+// numbers: Wire is an unsigned integer as wide as the values, or a signed one where their sign
+// extends them.
 template <class Wire>
 struct ValuesOf {
   EVENSTRIDE_HOST_DEVICE static Wire at(const std::byte* values, std::uint32_t i) {
@@ -44,14 +45,14 @@ struct ValuesOf {
   }
 };
 
-// Or 1, 1, ...
+// 1, 1, ...
 struct MaskOf {
   EVENSTRIDE_HOST_DEVICE static std::uint8_t at(const std::byte* /*values*/, std::uint32_t /*i*/) {
     return 1;
   }
 };
 
-// Or 0, 1, 2, ...
+// 0, 1, 2, ...
 struct PositionsOf {
   EVENSTRIDE_HOST_DEVICE static std::uint32_t at(const std::byte* /*values*/, std::uint32_t i) {
     return i;

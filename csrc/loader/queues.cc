@@ -49,7 +49,7 @@ std::uint64_t DeliveryQueues::claim() {
 }
 
 bool DeliveryQueues::has_left(std::uint64_t place) const {
-  return has_left_[place % num_targets_];
+  return options_.in_order && has_left_[place % num_targets_];
 }
 
 // Passes over the places of targets that have left.
@@ -91,7 +91,8 @@ void DeliveryQueues::insert(Queue& queue, Slot slot) {
 void DeliveryQueues::put_back(std::uint32_t target, Taken taken) {
   numbers_.remove_taken(taken.batch);
   --num_taken_;
-  if (!is_closed_ && !has_left_[target]) {
+  // Without an order, what a target that has left gives back is anybody's.
+  if (!is_closed_ && !(options_.in_order && has_left_[target])) {
     Queue& queue = queues_[target];
     insert(queue, {taken.batch, true, std::move(taken.parcel)});
     ++queue.num_ready;
@@ -178,10 +179,13 @@ DeliveryQueues::Taken DeliveryQueues::take_from(Queue& queue) {
 }
 
 DeliveryQueues::Queue DeliveryQueues::leave(std::uint32_t target) {
-  if (is_closed_ || !options_.in_order) {
+  if (is_closed_) {
     return {};
   }
   has_left_[target] = true;
+  if (!options_.in_order) {
+    return {};  // Its batches are anybody's.
+  }
   skip_left();
   return std::exchange(queues_[target], {});
 }

@@ -92,7 +92,7 @@ class DeliveryQueues {
   std::uint64_t room_;  // Of all targets together.
   BatchNumbers numbers_;
   std::vector<Queue> queues_;    // One a target; none once closed.
-  std::vector<bool> has_left_;   // Whether a target's batches are made no more; only if in_order.
+  std::vector<bool> has_left_;   // Whether a target takes no more.
   std::uint64_t num_taken_ = 0;  // Of those claimed here.
   std::uint32_t turn_ = 0;       // The target that is first among equals.
   std::exception_ptr failure_;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -102,7 +101,7 @@ Workers::Workers(std::shared_ptr<const Collator> collator, PlannedBatches batche
         name_this_thread(number);
         work();
       });
-    } catch (const std::system_error&) {
+    } catch (...) {
       if (threads_->empty()) {
         throw;
       }
@@ -125,11 +124,14 @@ Workers::~Workers() {
 void Workers::work() {
   Scratch scratch;
   while (const std::optional<std::uint64_t> batch = delivery_->claim()) {
+    std::shared_ptr<MadeBatch> made;
     try {
-      delivery_->put(*batch, make(*batch, scratch));
+      made = make(*batch, scratch);
     } catch (...) {
       delivery_->fail(*batch, std::current_exception());
+      continue;
     }
+    delivery_->put(*batch, std::move(made));
   }
 }
 

@@ -13,6 +13,7 @@ __all__: list[str] = [
     "Collator",
     "Column",
     "Delivery",
+    "MadeBatch",
     "PlanStatistics",
     "Planner",
     "Settlement",
@@ -165,6 +166,15 @@ class Delivery:
         """
         Deliver a batch that was claimed.
         """
+    def put_back(
+        self,
+        target: typing.SupportsInt | typing.SupportsIndex,
+        batch: typing.SupportsInt | typing.SupportsIndex,
+        object: typing.Any,
+    ) -> None:
+        """
+        Undo a take.
+        """
     def queue_depths(self) -> list[int]:
         """
         Return the ready batches of each target.
@@ -179,6 +189,11 @@ class Delivery:
         """
         Return the seconds that producers and consumers have waited.
         """
+
+class MadeBatch:
+    """
+    A batch in memory.
+    """
 
 class Workers:
     """
@@ -199,15 +214,32 @@ class Workers:
         num_idle: typing.SupportsInt | typing.SupportsIndex,
         most_idle: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...
+    def capsules(self, made: MadeBatch) -> tuple[typing_extensions.CapsuleType, ...]:
+        """
+        Return one DLPack capsule for each output of a batch.
+        """
     def close(self) -> None:
         """
         End the threads, and keep no memory. Not in a process that was forked since.
         """
+    def count(self, made: MadeBatch) -> None:
+        """
+        Count what was cut in a batch.
+        """
+    def put_back(
+        self,
+        target: typing.SupportsInt | typing.SupportsIndex,
+        batch: typing.SupportsInt | typing.SupportsIndex,
+        made: MadeBatch,
+    ) -> None:
+        """
+        Undo a take.
+        """
     def take(
         self, target: typing.SupportsInt | typing.SupportsIndex
-    ) -> tuple[int, tuple[typing_extensions.CapsuleType, ...]] | None:
+    ) -> tuple[int, MadeBatch] | None:
         """
-        Wait for a batch; return its number and one DLPack capsule an output, or None.
+        Wait for a batch; return its number and the batch, or None at the end.
         """
     @property
     def lent(self) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Field", "PadCollator"]
 
 _MASK_DTYPES = (torch.int64, torch.bool, torch.uint8)
-_MOST_MULTIPLE = 2**32
+_MOST_MULTIPLE = 2**31
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class PadCollator:
         Likewise: the place of each token in its row, and 0 in the padding; the tokens of each row,
         shape ``(n_samples,)``. Both int64.
     pad_to_multiple_of : int, default 1
-        Widths are rounded up to a multiple of this, in ``[1, 2**32)``.
+        Widths are rounded up to a multiple of this, in ``[1, 2**31)``.
     padding_side : {"right", "left"}, default "right"
         Where padding goes.
     max_length : int, optional
@@ -122,7 +122,7 @@ class PadCollator:
                 raise TypeError(msg)
         multiple = as_count("pad_to_multiple_of", self.pad_to_multiple_of)
         if multiple >= _MOST_MULTIPLE:
-            msg = f"`pad_to_multiple_of` must be in [1, 2**32), but is {multiple}."
+            msg = f"`pad_to_multiple_of` must be in [1, 2**31), but is {multiple}."
             raise ValueError(msg)
         check_side(self.padding_side)
         max_length = None if self.max_length is None else as_count("max_length", self.max_length)

@@ -36,6 +36,8 @@ def _parts(opened: Opened, opener: Opener | None = None) -> dict[str, Any]:
     arrays, rows = opened
     columns = {name: array.column() for name, array in arrays.items()}
     check_rows(columns)
+    if rows is not None:
+        rows.flags.writeable = False  # They are checked once.
     return {
         "columns": columns,
         "rows": rows,
@@ -351,7 +353,9 @@ class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
         """
         rows = as_rows(indices, len(self))
         selected = copy.copy(self)
-        selected.__dict__.update(rows=rows if self.rows is None else self.rows[rows], _lengths=None)
+        rows = rows if self.rows is None else self.rows[rows]
+        rows.flags.writeable = False
+        selected.__dict__.update(rows=rows, _lengths=None)
         return selected
 
     def __repr__(self) -> str:

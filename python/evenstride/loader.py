@@ -12,6 +12,7 @@ import torch
 
 from evenstride.loader_checks import (
     as_bool,
+    as_limited,
     as_ragged,
     as_targets,
     check_agreement,
@@ -19,7 +20,6 @@ from evenstride.loader_checks import (
 )
 from evenstride.loader_stats import LoaderStats
 from evenstride.loader_targets import Batches, Target
-from evenstride.options import as_count
 from evenstride.passes import LoadedCursor, Pass, QueueOptions, WeakBag, position
 from evenstride.producers import is_native
 
@@ -57,9 +57,9 @@ class Loader:
     collate : PadCollator or callable
         Makes a batch of samples.
     num_workers : int, default 2
-        Threads that make batches, at least 1.
+        Threads that make batches, in ``[1, 256]``.
     depth : int, default 8
-        Batches that are ready or being made for each target, at most; at least 1.
+        Batches that are ready or being made for each target, at most, in ``[1, 2**20]``.
     targets : int or sequence of torch.device, default 1
         How many consumers there are, or the device of each. With more than one, each takes its
         batches from ``loader.targets[k]``, in a thread of its own. Its n-th loop is its part of the
@@ -125,8 +125,8 @@ class Loader:
         self._devices = as_targets(targets, device)
         self._options = QueueOptions(
             num_targets=len(self._devices),
-            depth=min(as_count("depth", depth), _MOST_DEPTH),
-            num_workers=min(as_count("num_workers", num_workers), _MOST_WORKERS),
+            depth=as_limited("depth", depth, _MOST_DEPTH),
+            num_workers=as_limited("num_workers", num_workers, _MOST_WORKERS),
             in_order=as_bool("in_order", in_order),
         )
         check_agreement(self._dataset, sampler, collate)

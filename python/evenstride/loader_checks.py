@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset, Subset
 from evenstride.collate import PadCollator
 from evenstride.dataset import RaggedDataset
 from evenstride.options import as_count, as_integer
+from evenstride.producers import is_native
 from evenstride.sampler import BucketBatchSampler
 from evenstride.state import check_state
 
@@ -26,6 +27,15 @@ def as_bool(name: str, value: Any) -> bool:
         msg = f"`{name}` must be True or False, but is {value!r}."
         raise TypeError(msg)
     return bool(value)
+
+
+def as_limited(name: str, value: SupportsIndex, most: int) -> int:
+    """Return `value` as an int in ``[1, most]``; say what is wrong with it else."""
+    count = as_count(name, value)
+    if count > most:
+        msg = f"`{name}` must be in [1, {most}], but is {count}."
+        raise ValueError(msg)
+    return count
 
 
 def as_ragged(dataset: Any) -> Any:
@@ -49,10 +59,7 @@ def as_targets(targets: Any, device: Any) -> list[torch.device | None]:
             msg = f"`targets` must have 1 to {_MOST_TARGETS} devices, but has {len(targets)}."
             raise ValueError(msg)
         return [_as_device(f"targets[{k}]", target) for k, target in enumerate(targets)]
-    count = as_count("targets", targets)
-    if count > _MOST_TARGETS:
-        msg = f"`targets` must be in [1, {_MOST_TARGETS}], but is {count}."
-        raise ValueError(msg)
+    count = as_limited("targets", targets, _MOST_TARGETS)
     return [None if device is None else _as_device("device", device)] * count
 
 
@@ -60,8 +67,8 @@ def _as_device(name: str, device: Any) -> torch.device | None:
     try:
         given = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        msg = f"`{name}` must be a torch.device, but is {device!r}."
-        raise type(error)(msg) from error
+        msg = f"`{name}` must be a device that torch knows, but is {device!r}."
+        raise (ValueError if isinstance(device, str) else TypeError)(msg) from error
     if given.type == "cuda" and not torch.cuda.is_available():
         msg = f"`{name}` must be a device that this torch has, but is {given}: there is no CUDA."
         raise ValueError(msg)
@@ -108,8 +115,16 @@ def check_agreement(dataset: Any, sampler: Any, collate: Any) -> None:
             f"and {collate.pad_to_multiple_of}."
         )
         raise ValueError(msg)
-    if isinstance(dataset, RaggedDataset):
+    if is_native(dataset, collate):
         _check_lengths(dataset, sampler, collate)
+    elif collate.max_length is not None:
+        admitted = lengths[lengths <= sampler.options.longest_admitted]
+        if admitted.size and admitted.max() > collate.max_length:
+            msg = (
+                f"`max_length` of `collate` must be at least the longest of `sampler`'s lengths, "
+                f"{admitted.max()}, but is {collate.max_length}."
+            )
+            raise ValueError(msg)
 
 
 def _check_lengths(
@@ -122,7 +137,8 @@ def _check_lengths(
         differ = (ours[part] != theirs[part]) & (theirs[part] <= most)
         if differ.any():
             sample = begin + int(differ.argmax())
-            cut = " once `collate` has cut it" if ours[sample] != dataset.lengths[sample] else ""
+            whole = dataset.select([sample]).lengths[0]
+            cut = " once `collate` has cut it" if ours[sample] < whole else ""
             msg = (
                 f"`lengths[{sample}]` of `sampler` must be the tokens of sample {sample} of "
                 f"`dataset`, {ours[sample]}{cut}, but is {theirs[sample]}."

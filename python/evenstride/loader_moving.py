@@ -22,7 +22,8 @@ def moved(batch: Any, *, device: torch.device | None, pins_memory: bool) -> Any:
         if pins_memory:
             batch = mapped(batch, "pin_memory")
         if device is not None:
-            batch = mapped(batch, "to", device, non_blocking=True)
+            # Only for CUDA does torch wait for a copy from memory that is not pinned.
+            batch = mapped(batch, "to", device, non_blocking=is_cuda)
     return batch
 
 

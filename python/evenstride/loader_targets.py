@@ -60,7 +60,8 @@ class Target:
 class Batches:
     """An iterator over the batches of a target in one pass, which it joins at its first ``next``.
 
-    Interrupted while it waits, it goes on where it was.
+    Interrupted while it waits, it goes on where it was; if a batch cannot be moved to its device,
+    say, the next ``next`` tries it again.
     """
 
     def __init__(self, loader: Admitting, target: int, device: torch.device | None) -> None:
@@ -97,7 +98,15 @@ class Batches:
         if taken is None:
             self._leave(running, is_early=False)
             raise StopIteration
-        return taken[1] if self._moved is None else self._moved(taken[1])
+        try:
+            batch = running.finished(taken)
+            if self._moved is not None:
+                batch = self._moved(batch)
+        except BaseException:
+            running.put_back(self.target, taken)
+            raise
+        running.count(taken)
+        return batch
 
     def _leave(self, running: Pass, *, is_early: bool) -> None:
         self.has_ended = True

@@ -115,6 +115,17 @@ def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:
     raise TypeError(msg)
 
 
+def _check_mask(mask: _core.Column, tokens: _core.Column) -> None:
+    differ = mask.lengths() != tokens.lengths()
+    if differ.any():
+        row = int(differ.argmax())
+        msg = (
+            f"`attention_mask` must have as many values in row {row} as '{tokens.name}', "
+            f"{tokens.lengths()[row]}, but has {mask.lengths()[row]}."
+        )
+        raise ValueError(msg)
+
+
 def _main(named: list[Output], columns: Mapping[str, _core.Column]) -> Output | None:
     """Return the key of the data's first ragged field that has one, if possible its own."""
     for name, column in columns.items():
@@ -137,6 +148,8 @@ def _derived(
             continue
         if key in columns and key in collate.sources:
             _check_conversion(key, columns[key], dtype)
+            if key == "attention_mask" and main is not None:
+                _check_mask(columns[key], main.column)
             yield Output(key, "values", columns[key], dtype, 0, *cut)
         elif getattr(collate, key):
             if main is None:

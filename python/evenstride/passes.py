@@ -224,7 +224,9 @@ class Pass:
         return self.is_closed or self.is_handed_out or self.has_failed or nobody_takes
 
     def take(self, target: int) -> tuple[int, Any] | None:
-        """Wait for the next batch of a target: its number and the batch, or None at the end.
+        """Wait for the next batch of a target: its number and what was made, or None at the end.
+
+        It is handed over once :meth:`count` was called, and until then can be put back.
 
         Raises
         ------
@@ -244,11 +246,23 @@ class Pass:
             raise
         finally:
             self._inside.discard(thread)
-        if taken is not None:
-            self._follow(is_last=next(self._numbers) == len(self._batches))
-        else:
+        if taken is None:
             self._check_end(target)
         return taken
+
+    def finished(self, taken: tuple[int, Any]) -> Any:
+        """Return a batch that was taken as its consumer gets it."""
+        return self._producers.finished(*taken)
+
+    def count(self, taken: tuple[int, Any]) -> None:
+        """Count a batch that its consumer has."""
+        self._producers.count(taken[1])
+        self._follow(is_last=next(self._numbers) == len(self._batches))
+
+    def put_back(self, target: int, taken: tuple[int, Any]) -> None:
+        """Undo a take."""
+        if not self.is_closed and self.is_here():
+            self._producers.put_back(target, *taken)
 
     def _follow(self, *, is_last: bool) -> None:
         self._sampler.follow(self.cursor, is_over=is_last)

@@ -57,7 +57,16 @@ class Producers(Protocol):
     """What fills the queues of a pass, until the delivery is closed."""
 
     def take(self, target: int) -> tuple[int, Any] | None:
-        """Wait for the next batch of a target: its number and the batch, or None at the end."""
+        """Wait for the next batch of a target: its number and what was made, or None at the end."""
+
+    def finished(self, number: int, made: Any) -> Any:
+        """Return the batch as its consumer gets it. Can be called again if what follows fails."""
+
+    def count(self, made: Any) -> None:
+        """Count a batch that its consumer has."""
+
+    def put_back(self, target: int, number: int, made: Any) -> None:
+        """Undo a take."""
 
     def join(self, patience_s: float | None) -> None:
         """Wait for all threads to end, at most so long if they may be at anything."""
@@ -103,11 +112,20 @@ class NativeProducers:
 
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
-        taken = self._workers.take(target)
-        if taken is None:
-            return None
-        number, capsules = taken
-        return number, self._bound.tensors(capsules, lambda: self._batches.indices(number))
+        return self._workers.take(target)
+
+    def finished(self, number: int, made: Any) -> Any:
+        """Return the batch as tensors."""
+        capsules = self._workers.capsules(made)
+        return self._bound.tensors(capsules, lambda: self._batches.indices(number))
+
+    def count(self, made: Any) -> None:
+        """Count what was cut in a batch that its consumer has."""
+        self._workers.count(made)
+
+    def put_back(self, target: int, number: int, made: Any) -> None:
+        """Undo a take."""
+        self._workers.put_back(target, number, made)
 
     def join(self, patience_s: float | None) -> None:  # noqa: ARG002 - None of them waits for us.
         """Wait for all threads, each of which ends with the batch that it is making."""
@@ -142,7 +160,6 @@ class PythonProducers:
         self._threads: list[threading.Thread] = []
         make = _maker(dataset, collate, batches)
         for number in range(num_workers):
-            # They know nothing of this object, which ends them when it is let go of.
             thread = threading.Thread(
                 target=_work, args=(make, delivery), name=f"evenstride-{number}", daemon=True
             )
@@ -156,8 +173,18 @@ class PythonProducers:
 
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
-        taken: tuple[int, Any] | None = self._delivery.take(target)
-        return taken
+        return self._delivery.take(target)
+
+    def finished(self, number: int, made: Any) -> Any:  # noqa: ARG002 - One of several producers.
+        """Return the batch, which a thread has finished."""
+        return made
+
+    def count(self, made: Any) -> None:
+        """Count nothing."""
+
+    def put_back(self, target: int, number: int, made: Any) -> None:
+        """Undo a take."""
+        self._delivery.put_back(target, number, made)
 
     def join(self, patience_s: float | None) -> None:
         """Wait for all threads, each until it has made its batch, but not longer than told."""

@@ -225,7 +225,7 @@ def _mapping(dataset: Any) -> NDArray[np.int64] | None:
 
 def _rows(table: Any, num_rows: int) -> NDArray[np.int64]:
     arrays = _fields(table, "indices", "")["indices"]
-    values = [chunk.values.view(np.int64) for chunk in arrays.chunks]
+    values = [np.require(chunk.values, np.int64, ["C", "A"]) for chunk in arrays.chunks]
     rows = values[0] if len(values) == 1 else np.concatenate([np.empty(0, np.int64), *values])
     outside = (rows < 0) | (rows >= num_rows)
     if outside.any():

@@ -78,6 +78,7 @@ class RaggedWriter:
         self._fields = {name: _layout(name, field) for name, field in fields.items()}
         self._draft = FolderDraft(folder, self._fields)
         self._is_open = False
+        self._has_failed = False
         self._clear()
 
     def _clear(self) -> None:
@@ -104,6 +105,9 @@ class RaggedWriter:
         """Make the folder appear, or remove what was written after an exception."""
         self._is_open = False
         try:
+            if kind is None and self._has_failed:
+                msg = "A folder must be written whole, but writing to its files has failed."
+                raise ValueError(msg)  # noqa: TRY301 - Left as by any other failure.
             if kind is None:
                 self._flush()
         except BaseException as failure:
@@ -113,6 +117,9 @@ class RaggedWriter:
 
     def append(self, row: Any) -> None:
         """Write a row: for each field an array, tensor or list, or a number if it has no shape."""
+        if self._has_failed:
+            msg = "Rows must not be written any more, because writing to the files has failed."
+            raise ValueError(msg)
         if not self._is_open:
             msg = "Rows must be written inside the `with` block of a RaggedWriter."
             raise ValueError(msg)
@@ -143,12 +150,14 @@ class RaggedWriter:
     def _flush(self) -> None:
         rows = self._rows
         self._clear()
+        self._has_failed = True  # Unless all goes well: what failed amid a row cannot be mended.
         for name, (_, shape) in self._fields.items():
             if rows[name]:
                 is_ragged = shape[:1] == _RAGGED
                 lengths = np.array([len(row) for row in rows[name]]) if is_ragged else None
                 cells = np.concatenate([row.reshape(-1) for row in rows[name]])
                 self._draft.append(name, cells, lengths)
+        self._has_failed = False
 
 
 def _layout(name: str, field: Any) -> Layout:

@@ -134,6 +134,8 @@ TEST(Collator, NamesTheRowAndTheValueThatDoesNotFit) {
   expect_misfit(DType::kInt64, 40000, DType::kInt16, "40000");
   expect_misfit(DType::kInt32, kMinusOne, DType::kUInt64, "-1");
   expect_misfit(DType::kUInt16, 2, DType::kBool, "2");
+  expect_misfit(DType::kBool, 2, DType::kBool, "2");
+  expect_misfit(DType::kBool, 255, DType::kInt64, "255");
   expect_misfit(DType::kUInt32, 0x8000'0000, DType::kInt32, "2147483648");
   expect_misfit(DType::kUInt64, std::uint64_t{1} << 63, DType::kInt64, "9223372036854775808");
   expect_misfit(DType::kInt64, std::uint64_t{1} << 63, DType::kInt32, "-9223372036854775808");

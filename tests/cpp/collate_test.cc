@@ -51,7 +51,7 @@ Field one_chunk(DType dtype, Field::Rows rows, std::vector<std::uint64_t> cell_s
 
 Field random_field(Random& random, std::size_t num_rows, bool is_binary) {
   const std::vector<std::vector<std::uint64_t>> shapes = {{}, {}, {3}, {2, 2}};
-  const DType dtype = is_binary ? kDTypes[random.below(9)] : kDTypes[random.below(13)];
+  const DType dtype = is_binary ? kDTypes[random.below(9)] : kDTypes[1 + random.below(12)];
   Field field = make_field(dtype, {}, shapes[random.below(4)], !random.one_in(4));
   for (std::size_t row = 0; row < num_rows; ++row) {
     const std::uint64_t length = field.is_ragged ? random.below(20) : 1;

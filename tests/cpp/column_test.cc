@@ -280,6 +280,11 @@ TEST(Column, SaysWhichRangeIsWrong) {
                "begins at byte 6, which is no multiple of 4, the bytes of a value");
 }
 
+TEST(Column, AStartHasAtLeastOneByte) {
+  expect_error<std::invalid_argument>([] { append_range(0, 1, 0); },
+                                      "`start_bytes` must be at least 1, but is 0.");
+}
+
 TEST(Column, RangesAtTheTopOfUInt64DoNotOverflow) {
   for (const std::uint64_t start : {kTop, kHalf, kTop / 4 + 1, kTop / 4 + 2}) {
     for (const std::uint64_t start_bytes : {std::uint64_t{4}, std::uint64_t{1} << 62, kTop}) {

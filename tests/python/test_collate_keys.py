@@ -271,8 +271,8 @@ def test_an_option_of_another_kind_is_named(fields, options, message):
         ),
         (
             ids_field(),
-            {"pad_to_multiple_of": 2**32},
-            f"`pad_to_multiple_of` must be in [1, 2**32), but is {2**32}.",
+            {"pad_to_multiple_of": 2**31},
+            f"`pad_to_multiple_of` must be in [1, 2**31), but is {2**31}.",
         ),
         (
             ids_field(),

@@ -50,15 +50,15 @@ FIRST_CUT = int((cut(6) == 6).argmax())
         ({"targets": []}, ValueError, "`targets` must have 1 to 1024 devices, but has 0."),
         (
             {"targets": ["cpu", "nowhere"]},
-            RuntimeError,
-            "`targets[1]` must be a torch.device, but is 'nowhere'.",
+            ValueError,
+            "`targets[1]` must be a device that torch knows, but is 'nowhere'.",
         ),
         (
             {"targets": ["cpu"], "device": "cpu"},
             TypeError,
             "`device` must be left out where `targets` are devices.",
         ),
-        ({"device": 1.5}, TypeError, "`device` must be a torch.device, but is 1.5."),
+        ({"device": 1.5}, TypeError, "`device` must be a device that torch knows, but is 1.5."),
         ({"in_order": 1}, TypeError, "`in_order` must be True or False, but is 1."),
         ({"pin_memory": "no"}, TypeError, "`pin_memory` must be True or False, but is 'no'."),
         (

@@ -274,13 +274,14 @@ def test_the_collector_may_end_an_iterator_in_a_thread_of_another_pass():
 def test_a_dataset_may_hold_a_lock_while_an_iterator_ends_in_its_thread():
     """No worker is waited for for good, because it may wait for the one that waits."""
     dataset, lock = ragged(), threading.Lock()
-    own = []
+    own, has_closed = [], []
 
     class Locking(Plain):
         def __getitem__(self, index):
             with lock:
                 if own and threading.current_thread().name.startswith("evenstride"):
                     own.pop().close()
+                    has_closed.append(True)
                 return super().__getitem__(index)
 
     loader = es.Loader(Locking(dataset), sampler_of(dataset), collator(), num_workers=4, depth=50)
@@ -289,6 +290,7 @@ def test_a_dataset_may_hold_a_lock_while_an_iterator_ends_in_its_thread():
     with contextlib.suppress(RuntimeError):
         list(batches)
     assert no_threads()
+    assert has_closed
 
 
 def slow_loader(pause_s, **options):
@@ -320,6 +322,23 @@ def test_a_wait_that_was_interrupted_goes_on():
     assert interrupts > 2
     assert loader.state_dict()["sampler"]["step"] == 4
     batches.close()
+
+
+def test_an_interrupt_right_after_the_last_batch_does_not_repeat_the_epoch(monkeypatch):
+    loader = loader_of()
+    batches = iter(loader)
+    for _ in range(len(loader) - 1):
+        next(batches)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batches.running, "_follow", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+    assert next(batches, "over") == "over"
+    assert [rows(batch) for batch in loader] == plan_of(loader, 1)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
@@ -355,7 +374,7 @@ def test_an_error_while_a_batch_is_moved_is_raised_and_the_loop_can_go_on():
     for _ in range(2):
         with pytest.raises(MemoryError, match=r"^no room$"):
             next(batches)
-    assert loader.state_dict()["sampler"]["step"] == 2
+    assert loader.state_dict()["sampler"]["step"] == 0
 
 
 def test_fewer_threads_than_asked_for_will_do(monkeypatch):

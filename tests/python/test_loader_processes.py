@@ -37,7 +37,8 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX 
 
 
 def epoch_in_child(loader, results):
-    results.put([rows(batch) for batch in loader])
+    before = loader.state_dict()
+    results.put((before, [rows(batch) for batch in loader]))
 
 
 def uses_in_child(loader, batches, results):
@@ -71,7 +72,7 @@ def test_a_child_of_a_process_amid_a_pass_needs_a_loader_of_its_own(is_native):
 @pytest.mark.parametrize("is_native", KINDS)
 def test_a_child_can_use_a_loader_before_its_first_pass(is_native):
     loader = loader_of(is_native=is_native)
-    assert run_in_child(epoch_in_child, loader) == plan_of(loader)
+    assert run_in_child(epoch_in_child, loader) == (loader.state_dict(), plan_of(loader))
     assert [rows(batch) for batch in loader] == plan_of(loader)
 
 
@@ -80,10 +81,10 @@ def test_a_child_can_use_a_loader_before_its_first_pass(is_native):
 def test_a_child_can_use_a_loader_between_passes(is_native):
     loader = loader_of(is_native=is_native)
     assert [rows(batch) for batch in loader] == plan_of(loader)
-    assert run_in_child(epoch_in_child, loader) == plan_of(loader, 1)
+    assert run_in_child(epoch_in_child, loader) == (loader.state_dict(), plan_of(loader, 1))
     assert [rows(batch) for batch in loader] == plan_of(loader, 1)
     loader.close()
-    assert run_in_child(epoch_in_child, loader) == plan_of(loader, 2)
+    assert run_in_child(epoch_in_child, loader) == (loader.state_dict(), plan_of(loader, 2))
 
 
 @needs_fork
@@ -110,6 +111,25 @@ def test_a_child_can_be_forked_while_another_thread_begins_passes():
         is_over.set()
         thread.join()
     assert no_threads()
+
+
+@needs_fork
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have():
+    loader, has_lock, is_over = loader_of(), threading.Event(), threading.Event()
+
+    def hold():
+        with loader._lock:
+            has_lock.set()
+            is_over.wait(60)
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    has_lock.wait()
+    try:
+        assert run_in_child(epoch_in_child, loader)[1] == plan_of(loader)
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @needs_fork

@@ -119,6 +119,21 @@ def test_a_loop_that_was_left_begins_again_with_the_epoch():
     assert [rows(batch) for batch in loader] == plan_of(loader)
 
 
+def test_an_epoch_is_over_with_its_last_batch_whether_or_not_the_loop_comes_back():
+    loader = loader_of()
+    for num_taken, epoch in [(len(loader) - 1, 0), (len(loader), 1), (len(loader), 2)]:
+        take(loader, num_taken)
+        assert take(loader, 1) == plan_of(loader, epoch)[:1]
+
+
+def test_a_resumed_epoch_is_over_with_its_last_batch_too():
+    loader = loader_of()
+    loader.load_state_dict({**loader.state_dict(), "taken": [2, 3]})
+    take(loader, len(loader) - 2)
+    assert loader.state_dict()["sampler"]["step"] == len(loader)
+    assert take(loader, 1) == plan_of(loader, 1)[:1]
+
+
 def test_a_loop_that_was_left_out_of_order_forgets_what_it_took_when_it_begins_again():
     loader = loader_of(in_order=False, num_workers=4, depth=3)
     for _ in range(5):

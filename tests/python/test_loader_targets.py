@@ -196,6 +196,12 @@ def test_a_pass_that_all_left_makes_way_for_the_same_epoch():
     assert list(chain(*zip(*consume_all(loader), strict=False)))[:4] == plan_of(loader)[:4]
 
 
+def test_a_pass_that_only_one_took_part_in_makes_way_when_that_left_it():
+    loader = loader_of(targets=2)
+    for _ in range(3):
+        assert rows(next(iter(loader.targets[0]))) == plan_of(loader)[0]
+
+
 def test_a_second_iterator_of_a_target_takes_the_place_of_the_first():
     loader = loader_of(targets=2)
     older, other = iter(loader.targets[0]), iter(loader.targets[1])
@@ -237,9 +243,21 @@ def test_each_target_has_its_device():
     assert devices == [{"meta"}, {"cpu"}]
 
 
-def test_threads_may_share_an_iterator():
+def test_closing_forgets_who_came_late():
+    loader = loader_of(targets=2, in_order=False)
+    for _ in range(2):
+        consume(loader, 0, [])
+    loader.close()
+    taken = []
+    consume(loader, 1, taken)
+    assert counted(taken) == counted(plan_of(loader, 2))
+
+
+def test_threads_may_share_an_iterator(monkeypatch):
     loader = loader_of(1000, depth=2)
-    batches = iter(loader)
+    batches, begin = iter(loader), loader._begin
+    # So that all of them come to the beginning.
+    monkeypatch.setattr(loader, "_begin", lambda last: time.sleep(0.1) or begin(last))
     taken = [[] for _ in range(4)]
     calls = [lambda into=into: into.extend(map(rows, batches)) for into in taken]
     assert in_threads(*calls) == []
