@@ -86,10 +86,10 @@ Capsules collate(PooledCollator& self, const py::object& given) {
   std::shared_ptr<const Slab> slab;
   {
     const py::gil_scoped_release unlocked;
-    static const int num_threads = std::min(kMostThreads, available_processors());
+    static const int kNumThreads = std::min(kMostThreads, available_processors());
     self.collator->look_up(samples, batch);
     slab = self.pool->take(batch.layout.bytes);
-    self.collator->write(batch, slab->memory, num_threads);
+    self.collator->write(batch, slab->memory, kNumThreads);
   }
   self.count(batch.layout);
   return to_dlpack(self.collator->outputs(), batch.layout, slab);

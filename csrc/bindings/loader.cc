@@ -39,9 +39,9 @@ std::shared_ptr<PyObject> shared(py::object object) {
 // An exception of Python that is on its way from a producer to a consumer.
 class PythonFailure : public std::exception {
  public:
-  explicit PythonFailure(py::object exception)
-      : traceback_(shared(py::reinterpret_steal<py::object>(or_none(exception)))),
-        exception_(shared(std::move(exception))) {}
+  explicit PythonFailure(py::object raised)
+      : traceback_(shared(py::reinterpret_steal<py::object>(or_none(raised)))),
+        exception_(shared(std::move(raised))) {}
 
   // Raises it, with the traceback that it had when it left the producer.
   [[noreturn]] void raise() const {
@@ -51,8 +51,8 @@ class PythonFailure : public std::exception {
   }
 
  private:
-  static PyObject* or_none(const py::object& exception) {
-    PyObject* const traceback = PyException_GetTraceback(exception.ptr());
+  static PyObject* or_none(const py::object& raised) {
+    PyObject* const traceback = PyException_GetTraceback(raised.ptr());
     return traceback != nullptr ? traceback : py::none().release().ptr();
   }
 

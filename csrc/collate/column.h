@@ -55,9 +55,12 @@ struct Chunk {
   std::uint64_t num_cells = 0;
   std::uint64_t num_rows = 0;
   Rows rows = Rows::kSingle;
+  // GCC misses an initializer where clang-tidy finds one too many.
+  // NOLINTBEGIN(readability-redundant-member-init)
   PackedIntegers bounds{};          // num_rows + 1 offsets, or num_rows starts.
   PackedIntegers bounds_lengths{};  // num_rows lengths, where there are starts.
-  std::uint64_t start_bytes = 0;    // At least 1, where there are starts.
+  // NOLINTEND(readability-redundant-member-init)
+  std::uint64_t start_bytes = 0;  // At least 1, where there are starts.
 };
 
 // Where the values of a row lie, at any alignment, and how many cells they are.

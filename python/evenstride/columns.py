@@ -22,6 +22,7 @@ RAW_TYPES: dict[str, np.dtype[Any]] = {
 } | {"bfloat16": np.dtype(np.uint16)}
 """The types that values can have, and as what numpy sees them."""
 
+_BFLOAT16_INF = 0x7F80
 _OFFSET_TYPES = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")}
 
 
@@ -255,13 +256,31 @@ def _zero_copy(pyarrow: Any, values: Any) -> dict[str, bool]:
 
 
 def converted(values: NDArray[Any], dtype: str, to: str) -> NDArray[Any]:
-    """Return raw values of one type as those of another, which can hold them."""
+    """Return raw values of one type as those of another, floats to the nearest.
+
+    Raises
+    ------
+    ValueError
+        If a number is beyond the range of the type.
+
+    """
     if dtype == to:
         return values
     if dtype == "bfloat16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
-    if to != "bfloat16":
+    if "float" not in to:
         return values.astype(RAW_TYPES[to])
+    with np.errstate(over="ignore"):
+        result = _as_bfloat16(values) if to == "bfloat16" else values.astype(RAW_TYPES[to])
+    is_infinite = (result & 0x7FFF) == _BFLOAT16_INF if to == "bfloat16" else np.isinf(result)
+    lost = is_infinite & np.isfinite(values)
+    if lost.any():
+        msg = f"Values must be in the range of {to}, but one is {values[lost][0]}."
+        raise ValueError(msg)
+    return result
+
+
+def _as_bfloat16(values: NDArray[Any]) -> NDArray[np.uint16]:
     bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16  # To nearest, ties to even.
     quiet = (bits >> 16) | 0x40  # What is no number must not be rounded to infinity.

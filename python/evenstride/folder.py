@@ -155,7 +155,7 @@ class FolderDraft:
     def __init__(self, path: str | os.PathLike[str], fields: Mapping[str, Layout]) -> None:
         check_names(fields)
         self.num_rows = 0
-        self._folder = Path(path)
+        self._folder = Path(path).absolute()  # Also after a change of the current folder.
         self._fields = fields
         suffix = f"{os.getpid()}.{secrets.token_hex(4)}"
         self._draft = self._folder.with_name(f".{self._folder.name}.{suffix}")

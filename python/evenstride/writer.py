@@ -30,9 +30,9 @@ _RAGGED = (None,)
 class RaggedWriter:
     """Writes rows to a folder for :meth:`evenstride.RaggedDataset.open`, as they come.
 
-    A context manager. The folder appears when the block is left, whole; if an exception leaves it,
-    there is none. Rows are held by the few megabytes. A process that is killed leaves a folder
-    beside it whose name begins with a dot.
+    A context manager, to be entered once, for one thread. The folder appears when the block is
+    left, whole; if an exception leaves it, there is none. Rows are held by the few megabytes. A
+    process that is killed leaves a folder beside it whose name begins with a dot.
 
     Parameters
     ----------
@@ -92,6 +92,9 @@ class RaggedWriter:
 
     def __enter__(self) -> Self:
         """Begin to write."""
+        if self._is_open or self._draft.num_rows:
+            msg = "A RaggedWriter must be entered once; make another one."
+            raise ValueError(msg)
         self._draft.__enter__()
         self._is_open = True
         return self

@@ -272,9 +272,11 @@ HIGH_BITS = st.sampled_from([0x7F80, 0xFF80, 0x7FC0, 0x7F7F]) | st.integers(0, 2
 @given(st.lists(st.tuples(HIGH_BITS, LOW_BITS), min_size=1))
 def test_floats_become_bfloat16_as_torch_makes_them(halves):
     values = np.array([(high << 16) + low for high, low in halves], np.uint32).view(np.float32)
+    expected = torch.from_numpy(values).bfloat16()
+    values = values[~(expected.isinf().numpy() & np.isfinite(values))]  # They are refused.
+    expected = torch.from_numpy(values).bfloat16()
     with np.errstate(all="raise"):
         raw = converted(values, "float32", "bfloat16")
-    expected = torch.from_numpy(values).bfloat16()
     got = torch.from_numpy(raw.view(np.int16)).view(torch.bfloat16)
     assert torch.equal(got.isnan(), expected.isnan())
     assert torch.equal(got[~got.isnan()], expected[~expected.isnan()])

@@ -265,3 +265,48 @@ def test_a_killed_process_leaves_no_folder_but_a_draft(tmp_path):
     assert draft.name.startswith(".corpus.")
     assert not (draft / "fields.json").exists()
     assert rows_of(write(tmp_path / "corpus", {"x": "uint16"}, [{"x": [1]}]), "x") == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("float16", 1e6), ("float32", 1e300), ("bfloat16", 3.4e38)]
+)
+def test_a_number_beyond_the_range_of_a_float_is_refused(tmp_path, dtype, value):
+    with RaggedWriter(tmp_path / "corpus", {"x": dtype}) as writer:
+        with pytest.raises(ValueError, match=rf"^Values must be in the range of {dtype}, but"):
+            writer.append({"x": [1.0, value]})
+        writer.append({"x": [1.0, np.inf, np.nan]})
+    assert writer.num_rows == 1
+
+
+def test_a_writer_is_entered_once(tmp_path):
+    writer = RaggedWriter(tmp_path / "corpus", {"x": "int8"})
+    with writer:
+        writer.append({"x": [1]})
+    with pytest.raises(ValueError, match=r"^A RaggedWriter must be entered once; make another"):
+        writer.__enter__()
+
+
+def test_a_folder_is_written_where_it_was_named(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with RaggedWriter("corpus", {"x": "int8"}) as writer:
+        writer.append({"x": [1]})
+        monkeypatch.chdir(tmp_path / "sub")
+    assert RaggedDataset.open(tmp_path / "corpus").lengths.tolist() == [1]
+
+
+def test_after_a_failure_to_write_there_is_no_folder(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    writer = RaggedWriter(tmp_path / "corpus", {"x": "int8"})
+    writer.__enter__()
+    with monkeypatch.context() as patched:
+        patched.setattr("evenstride.folder._ArrayFile.append", fail)
+        with pytest.raises(OSError, match=r"No space"):
+            writer.append({"x": np.zeros(1 << 23, np.int8)})
+    with pytest.raises(ValueError, match=r"^Rows must not be written any more"):
+        writer.append({"x": [1]})
+    with pytest.raises(ValueError, match=r"^A folder must be written whole, but writing to its"):
+        writer.__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
