@@ -15,6 +15,7 @@
 #include "bindings/collate.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 #include "core/names.h"
 #include "core/threads.h"
 
@@ -85,7 +86,7 @@ Capsules collate(PooledCollator& self, const py::object& given) {
   const std::vector<std::int64_t> samples = read_samples(given);
   std::shared_ptr<const Slab> slab;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     static const int kNumThreads = std::min(kMostThreads, available_processors());
     self.collator->look_up(samples, batch);
     slab = self.pool->take(batch.layout.bytes);
@@ -103,13 +104,13 @@ py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& gi
   const std::vector<std::int64_t> samples = read_samples(given);
   BatchRows batch;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     self.collator->look_up(samples, batch);
   }
   const Layout& layout = batch.layout;
   const auto address = allocate(layout.bytes).template cast<std::uintptr_t>();
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     self.collator->write(batch, reinterpret_cast<std::byte*>(address));
   }
   self.count(layout);

@@ -10,6 +10,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 
 namespace evenstride {
 namespace {
@@ -59,7 +60,7 @@ Chunk chunk_of(const Column& column, const py::array& values) {
 }
 
 void append(Column& column, const Chunk& chunk) {
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   column.append(chunk);
 }
 
@@ -67,7 +68,7 @@ template <class T>
 py::array lengths_as(const Column& column) {
   py::array_t<T> lengths(static_cast<py::ssize_t>(column.num_rows()));
   const std::span<T> view(lengths.mutable_data(), column.num_rows());
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   column.lengths(view);
   return lengths;
 }

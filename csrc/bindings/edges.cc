@@ -4,6 +4,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 #include "core/histogram.h"
 
 namespace evenstride {
@@ -17,7 +18,7 @@ void def_edges(py::module_& m) {
         const FillLimits limits{.token_budget = token_budget,
                                 .max_batch_size = max_batch_size,
                                 .pad_to_multiple_of = pad_to_multiple_of};
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         Team team(num_threads);
         return optimal_edges(length_histogram(view, team), num_buckets, limits, team);
       },

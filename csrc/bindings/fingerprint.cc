@@ -2,6 +2,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 
 namespace evenstride {
 
@@ -10,7 +11,7 @@ void def_fingerprint(py::module_& m) {
       "fingerprint",
       [](const py::array& lengths, int num_threads) {
         const Lengths view = as_lengths(lengths);
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         Team team(num_threads);
         return fingerprint(view, team);
       },

@@ -15,6 +15,7 @@
 #include "bindings/collate.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 #include "loader/delivery.h"
 #include "loader/workers.h"
 
@@ -65,12 +66,12 @@ Delivery::Taken wait_for_batch(Delivery& delivery, std::uint32_t target) {
   Delivery::Taken taken{.outcome = Delivery::Outcome::kTimeout};
   for (auto patience = 0ms; taken.outcome == Delivery::Outcome::kTimeout;
        patience = kBetweenSignals) {
-    std::optional<py::gil_scoped_release> unlocked;
     if (patience > 0ms) {
-      unlocked.emplace();
+      const Unlocked unlocked;
+      taken = delivery.take(target, patience);
+    } else {
+      taken = delivery.take(target, patience);
     }
-    taken = delivery.take(target, patience);
-    unlocked.reset();
     if (PyErr_CheckSignals() != 0) {
       if (taken.outcome == Delivery::Outcome::kBatch) {
         delivery.put_back(target, std::move(taken));
@@ -104,7 +105,7 @@ std::optional<std::uint64_t> claim(Delivery& delivery) {
   if (delivery.is_closed()) {
     return std::nullopt;
   }
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return delivery.claim();
 }
 
@@ -245,7 +246,7 @@ void def_loader(py::module_& m) {
       .def("count", &NativeWorkers::count, py::arg("made"), "Count what was cut in a batch.")
       .def("put_back", &NativeWorkers::put_back, py::arg("target"), py::arg("batch"),
            py::arg("made"), "Undo a take.")
-      .def("close", &NativeWorkers::close, py::call_guard<py::gil_scoped_release>(),
+      .def("close", &NativeWorkers::close, py::call_guard<Unlocked>(),
            "End the threads, and keep no memory. Not in a process that was forked since.")
       .def_property_readonly(
           "lent", [](const NativeWorkers& self) { return self.use().lent; },

@@ -9,6 +9,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 
 namespace evenstride {
 namespace {
@@ -44,7 +45,7 @@ std::unique_ptr<Planner> make_planner(
     bool shuffle, std::uint64_t seed, const std::string& too_long, const std::string& empty,
     int num_threads) {
   const Lengths view = as_lengths(lengths);
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const Composition named = parse_composition(composition);
   const PlanOptions options{.limits = {.token_budget = token_budget,
                                        .max_batch_size = max_batch_size,
@@ -95,7 +96,7 @@ void def_plan(py::module_& m) {
           "settle",
           [](Planner& planner, std::uint64_t num_replicas, bool drop_last,
              std::optional<std::uint64_t> steps_per_epoch) {
-            const py::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             return planner.settle({num_replicas, drop_last, steps_per_epoch});
           },
           py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"), py::arg("steps_per_epoch"),
@@ -107,7 +108,7 @@ void def_plan(py::module_& m) {
              const std::optional<Settlement>& settlement) {
             EpochPlan plan;
             {
-              const py::gil_scoped_release unlocked;
+              const Unlocked unlocked;
               plan = planner.plan(epoch, {num_replicas, drop_last, steps_per_epoch}, settlement);
             }
             py::typing::Dict<py::str, py::array> result;

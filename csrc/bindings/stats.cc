@@ -9,6 +9,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 
 namespace evenstride {
 namespace {
@@ -63,7 +64,7 @@ void def_stats(py::module_& m) {
         const auto offsets_view = as_span<std::int64_t>(offsets, "offsets");
         std::vector<std::uint64_t> tokens;
         {
-          const py::gil_scoped_release unlocked;
+          const Unlocked unlocked;
           Team team(num_threads);
           tokens = batch_tokens(lengths_view, indices_view, offsets_view, team);
         }
@@ -87,7 +88,7 @@ void def_stats(py::module_& m) {
                             .limits = {.token_budget = token_budget,
                                        .max_batch_size = max_batch_size,
                                        .batch_size_multiple = batch_size_multiple}};
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         Team team(num_threads);
         return plan_statistics(plan, team);
       },
