@@ -21,6 +21,27 @@ def lists(batch):
     return {key: value.tolist() for key, value in batch.items()}
 
 
+def test_a_mask_in_the_data_must_be_as_long_as_its_tokens():
+    collate = PadCollator(ids_field())
+    ds = dataset(ROWS, attention_mask=flat([[1, 1, 1], [1], [1]], "int8"))
+    message = r"^`attention_mask` must have as many values in row 2 as 'input_ids', 2, but has 1\.$"
+    with pytest.raises(ValueError, match=message):
+        collate(ds[:])
+
+
+def test_rows_that_were_selected_cannot_be_changed():
+    ds = dataset(ROWS).select([2, 0])
+    with pytest.raises(ValueError, match="read-only"):
+        ds.rows[0] = 10**9
+
+
+def test_a_byte_that_is_no_bool_is_refused():
+    values = np.array([0, 1, 2], np.uint8).view(bool)
+    ds = RaggedDataset({"input_ids": (values, np.array([0, 2, 3]))})
+    with pytest.raises(ValueError, match=r"^`input_ids`, row 1: holds 2, which does not fit into"):
+        PadCollator({"input_ids": Field()})(ds[:])
+
+
 def both_ways(collate, **fields):
     """Return the batch of all rows of a data set, which must be that of its samples."""
     ds = dataset(ROWS, **fields)

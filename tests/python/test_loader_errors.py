@@ -42,7 +42,9 @@ FIRST_CUT = int((cut(6) == 6).argmax())
     [
         ({"num_workers": 0}, ValueError, "`num_workers` must be in [1, 2**63), but is 0."),
         ({"num_workers": 1.5}, TypeError, "`num_workers` must be an integer, but is 1.5."),
+        ({"num_workers": 257}, ValueError, "`num_workers` must be in [1, 256], but is 257."),
         ({"depth": 0}, ValueError, "`depth` must be in [1, 2**63), but is 0."),
+        ({"depth": 2**21}, ValueError, f"`depth` must be in [1, {2**20}], but is {2**21}."),
         ({"depth": "8"}, TypeError, "`depth` must be an integer, but is '8'."),
         ({"targets": 0}, ValueError, "`targets` must be in [1, 2**63), but is 0."),
         ({"targets": 1025}, ValueError, "`targets` must be in [1, 1024], but is 1025."),
@@ -163,6 +165,27 @@ def test_samples_that_the_sampler_leaves_out_may_be_of_any_length():
     loader = es.Loader(DATASET, leaves_out, collator())
     taken = [row for batch in loader for row in rows(batch)]
     assert sorted(taken) == [row for row in range(30) if row != 3]
+
+
+def test_rows_of_any_dataset_must_not_be_longer_than_the_collator_leaves_them():
+    dataset = [{"input_ids": [1, 2, 3, 4, 5]}, {"input_ids": [1, 2]}]
+    message = "`max_length` of `collate` must be at least the longest of `sampler`'s lengths, 5, "
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}but is 4.$"):
+        es.Loader(dataset, sampler([5, 2]), collator(max_length=4))
+    loader = es.Loader(dataset, sampler([4, 2]), collator(max_length=4))
+    assert sum(len(batch["input_ids"]) for batch in loader) == 2
+
+
+def test_a_dataset_that_changes_its_rows_has_lengths_of_its_own():
+    class Ended(es.RaggedDataset):
+        def __getitem__(self, index):
+            row = super().__getitem__(index)
+            ids = row["input_ids"]
+            return {"input_ids": torch.cat([ids, ids.new_ones(1)])}
+
+    dataset = Ended({"input_ids": (np.arange(6), np.array([0, 4, 6]))})
+    loader = es.Loader(dataset, sampler(dataset.lengths + 1), collator())
+    assert [batch["input_ids"].shape for batch in loader] == [(2, 5)]
 
 
 def test_counts_what_it_cuts():

@@ -222,6 +222,19 @@ def test_a_second_iterator_of_a_target_takes_the_place_of_the_first():
     assert taken == [first]
 
 
+def test_out_of_order_too_an_older_iterator_of_a_target_takes_no_more():
+    loader = loader_of(targets=2, in_order=False)
+    older = iter(loader.targets[0])
+    taken = [rows(next(older))]
+    newer = iter(loader.targets[0])
+    first_of_next_pass = rows(next(newer))
+    with pytest.raises(RuntimeError, match=r"^This iterator has ended, because another one of"):
+        next(older)
+    assert taken == [first_of_next_pass] == [plan_of(loader)[0]]
+    taken += [rows(batch) for batch in newer]
+    assert counted(taken) == counted(plan_of(loader))
+
+
 def test_several_targets_must_be_named():
     message = (
         "A loader with 3 targets must be iterated over as `loader.targets[k]`, one for each "
