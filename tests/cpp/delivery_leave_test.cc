@@ -9,6 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "delivery_threads.h"
@@ -127,6 +128,22 @@ TEST(Leave, OutOfOrderTheOthersTakeItsBatches) {
   std::ranges::sort(taken);
   EXPECT_EQ(taken, up_to(6));
   EXPECT_EQ(delivery.take(0, kNone).outcome, Outcome::kEnd);
+}
+
+TEST(Leave, OutOfOrderTooItTakesNoMoreAndWhatItGivesBackIsAnybodys) {
+  Delivery delivery({.num_batches = 2, .num_targets = 2, .depth = 2, .in_order = false});
+  for (std::uint64_t batch = 0; batch < 2; ++batch) {
+    EXPECT_EQ(delivery.claim(), batch);
+    delivery.put(batch, testing::parcel_of(batch));
+  }
+  Delivery::Taken taken = delivery.take(0, kNone);
+  delivery.leave(0);
+  delivery.put_back(0, std::move(taken));
+  EXPECT_EQ(delivery.take(0, kNone).outcome, Outcome::kEnd);
+  std::vector<std::uint64_t> rest{delivery.take(1, kNone).batch, delivery.take(1, kNone).batch};
+  std::ranges::sort(rest);
+  EXPECT_EQ(rest, (Values{0, 1}));
+  EXPECT_EQ(delivery.take(1, kNone).outcome, Outcome::kEnd);
 }
 
 TEST(Leave, SaysWhichTargetThereIsNot) {
