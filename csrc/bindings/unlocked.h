@@ -13,6 +13,7 @@ namespace evenstride {
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
+  // NOLINTNEXTLINE(bugprone-unsafe-to-allow-exceptions)
   ~Unlocked() noexcept(false) { PyEval_RestoreThread(state_); }
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
