@@ -223,9 +223,15 @@ def _mapping(dataset: Any) -> NDArray[np.int64] | None:
     return _rows(dataset._indices.table, dataset.data.num_rows)  # noqa: SLF001
 
 
+def _as_int64(values: NDArray[Any]) -> NDArray[np.int64]:
+    # What does not fit is negative in the view, and so outside the rows.
+    is_64_bits = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.flags.aligned  # noqa: PLR2004
+    return values.view(np.int64) if is_64_bits else np.require(values, np.int64, ["C", "A"])
+
+
 def _rows(table: Any, num_rows: int) -> NDArray[np.int64]:
     arrays = _fields(table, "indices", "")["indices"]
-    values = [np.require(chunk.values, np.int64, ["C", "A"]) for chunk in arrays.chunks]
+    values = [_as_int64(chunk.values) for chunk in arrays.chunks]
     rows = values[0] if len(values) == 1 else np.concatenate([np.empty(0, np.int64), *values])
     outside = (rows < 0) | (rows >= num_rows)
     if outside.any():
