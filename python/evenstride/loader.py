@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 
 from evenstride.loader_checks import (
-    as_bool,
     as_limited,
     as_ragged,
     as_targets,
@@ -20,6 +19,7 @@ from evenstride.loader_checks import (
 )
 from evenstride.loader_stats import LoaderStats
 from evenstride.loader_targets import Batches, Target
+from evenstride.options import as_bool
 from evenstride.passes import LoadedCursor, Pass, QueueOptions, WeakBag, position
 from evenstride.producers import is_native
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, SupportsIndex
 
-import numpy as np
 import torch
 from torch.utils.data import IterableDataset, Subset
 
@@ -19,14 +18,6 @@ from evenstride.state import check_state
 
 _AT_ONCE = 1 << 20
 _MOST_TARGETS = 1024
-
-
-def as_bool(name: str, value: Any) -> bool:
-    """Return `value`, which is True or False; say what is wrong with it else."""
-    if not isinstance(value, (bool, np.bool_)):
-        msg = f"`{name}` must be True or False, but is {value!r}."
-        raise TypeError(msg)
-    return bool(value)
 
 
 def as_limited(name: str, value: SupportsIndex, most: int) -> int:

@@ -81,7 +81,8 @@ def _as_name(name: str, value: str) -> str:
     return value
 
 
-def _as_bool(name: str, value: Any) -> bool:
+def as_bool(name: str, value: Any) -> bool:
+    """Return `value`, which is True or False; say what is wrong with it else."""
     if not isinstance(value, (bool, np.bool_)):
         msg = f"`{name}` must be True or False, but is {value!r}."
         raise TypeError(msg)
@@ -143,7 +144,7 @@ class PlanOptions:
             raise TypeError(msg)
         options["jitter"] = float(options["jitter"])
         for name in ("shuffle", "drop_last"):
-            options[name] = _as_bool(name, options[name])
+            options[name] = as_bool(name, options[name])
         return cls(**options)
 
     def planner(self, lengths: LengthArray, num_threads: int) -> _core.Planner:

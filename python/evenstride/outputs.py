@@ -116,12 +116,13 @@ def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:
 
 
 def _check_mask(mask: _core.Column, tokens: _core.Column) -> None:
-    differ = mask.lengths() != tokens.lengths()
+    given, wanted = mask.lengths(), tokens.lengths()
+    differ = given != wanted
     if differ.any():
         row = int(differ.argmax())
         msg = (
             f"`attention_mask` must have as many values in row {row} as '{tokens.name}', "
-            f"{tokens.lengths()[row]}, but has {mask.lengths()[row]}."
+            f"{wanted[row]}, but has {given[row]}."
         )
         raise ValueError(msg)
 
