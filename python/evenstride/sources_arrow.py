@@ -224,9 +224,12 @@ def _mapping(dataset: Any) -> NDArray[np.int64] | None:
 
 
 def _as_int64(values: NDArray[Any]) -> NDArray[np.int64]:
+    if values.dtype.kind not in "iu":
+        msg = f"`indices` must hold integers, but have dtype {values.dtype}."
+        raise TypeError(msg)
     # What does not fit is negative in the view, and so outside the rows.
-    is_64_bits = values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.flags.aligned  # noqa: PLR2004
-    return values.view(np.int64) if is_64_bits else np.require(values, np.int64, ["C", "A"])
+    is_alike = values.dtype.itemsize == np.dtype(np.int64).itemsize and values.flags.aligned
+    return values.view(np.int64) if is_alike else np.require(values, np.int64, ["C", "A"])
 
 
 def _rows(table: Any, num_rows: int) -> NDArray[np.int64]:

@@ -213,3 +213,16 @@ def test_a_missing_library_is_one_sentence(tmp_path, monkeypatch):
         for name in ("a.arrow", "a.parquet"):
             with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
                 function(tmp_path / name, "input_ids")
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32", "uint32", "int64", "uint64"])
+def test_a_mapping_may_hold_any_integers(kind):
+    table = pa.table({"indices": pa.array([2, 0, 1], kind)})
+    assert sources_arrow._rows(table, 3).tolist() == [2, 0, 1]
+
+
+def test_a_mapping_must_hold_integers():
+    table = pa.table({"indices": pa.array([0.5, 1.0])})
+    message = "`indices` must hold integers, but have dtype float64."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        sources_arrow._rows(table, 3)
