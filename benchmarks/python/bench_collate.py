@@ -149,6 +149,11 @@ def main() -> int:
             },
         ),
         (f"{len(short)} batches of 64 rows up to {SHORT} tokens", short, {"numpy row loop": 10.0}),
+        (
+            f"one batch of 64 rows up to {SHORT} tokens, {len(short)} times",
+            short[:1] * len(short),
+            {},
+        ),
         (f"{len(single)} batches of one row", single, {}),
     ):
         check(found, batches[::20])
