@@ -18,9 +18,9 @@ constexpr std::uint64_t kBytesOfThread = std::uint64_t{4} << 20;  // Take longer
 
 // What is asked for of a row: its beginning when it is looked up, more of it while the row before
 // it is written. From there on the processor runs ahead by itself.
-constexpr std::uint64_t kLine = 64;
-constexpr std::uint64_t kBeginning = 256;
-constexpr std::uint64_t kMore = 1024;
+constexpr std::uintptr_t kLine = 64;
+constexpr std::uint64_t kBeginning = 512;
+constexpr std::uint64_t kMore = 8192;
 
 bool has_width(const Output& output) {
   return output.column->is_ragged() && output.source != Output::Source::kLengths;
@@ -70,11 +70,17 @@ void check_column(const Output& output, const Column& first) {
   }
 }
 
-// Asks for the cache lines of the bytes [begin, end) of a row.
+// Asks for the cache lines of the bytes [begin, end) of a row. Into the second-level cache, which
+// has room for all rows of a batch, and waits for more lines at once than the first does.
 void prefetch(const Row& row, std::uint64_t cell_bytes, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t last = std::min(end, row.length * cell_bytes);
-  for (std::uint64_t byte = begin; byte < last; byte += kLine) {
-    __builtin_prefetch(row.values + byte);
+  if (begin >= last) {
+    return;
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(row.values);
+  const auto* line = row.values + begin - (address + begin) % kLine;
+  for (const std::byte* const past = row.values + last; line < past; line += kLine) {
+    __builtin_prefetch(line, 0, 2);
   }
 }
 
