@@ -14,14 +14,14 @@ from typing import Any
 from harness import BENCHMARKS, RESULTS, Row, Timing, milliseconds
 
 PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
-HEAD = "| work | ours | a sample | baseline | its time | ratio (p10..p90) | to reach |"
+HEAD = "| work | ours | each | baseline | its time | ratio (p10..p90) | to reach |"
 
 
 def table(document: dict[str, Any]) -> str:
     """Return a result's table, and below it what it was measured on, as Markdown."""
     lines = [HEAD, "|---|---|---|---|---|---|---|"]
     for row in map(_row, document["rows"]):
-        each = f"{1e9 * row.ours.median / row.items:.2f} ns" if row.items else "-"
+        each = _each(row.ours.median / row.items) if row.items else "-"
         theirs = milliseconds(row.theirs) if row.theirs else "-"
         ratio = "-"
         if row.ratio is not None:
@@ -39,6 +39,11 @@ def _row(fields: dict[str, Any]) -> Row:
         for name in ("ours", "theirs")
     }
     return Row(**(fields | timings))
+
+
+def _each(seconds: float) -> str:
+    """Return the time of a sample, an index or a batch as text."""
+    return f"{1e6 * seconds:.1f} us" if seconds > 1e-6 else f"{1e9 * seconds:.2f} ns"
 
 
 def _measured_on(document: dict[str, Any]) -> str:
