@@ -150,7 +150,9 @@ struct Bench {
       collator.look_up(samples, batch);
       bytes.push_back(batch.layout.bytes);
       widths.push_back(batch.layout.arrays[0].width);
-      tokens += batch.layout.tokens;
+      for (const std::int64_t sample : samples) {
+        tokens += corpus.length(sample);
+      }
     }
   }
 

@@ -58,8 +58,22 @@ std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& gi
       SlabPool::make(kMostIdle));
 }
 
+// Throws the interpreter's error for item i of a batch; one that names it, if it is no int64.
+[[noreturn]] void throw_bad_sample(const PooledCollator& self, std::size_t i, py::handle item) {
+  if (PyErr_ExceptionMatches(PyExc_OverflowError) != 0) {
+    PyErr_Clear();
+    self.collator->throw_outside(i, py::str(item));
+  }
+  if (PyIndex_Check(item.ptr()) == 0) {
+    PyErr_Clear();
+    throw py::type_error("`indices[" + std::to_string(i) + "]` must be an integer, but is " +
+                         std::string(py::repr(item)) + ".");
+  }
+  throw py::error_already_set();
+}
+
 // Copies the samples of a batch from a list or any other sequence of ints.
-std::vector<std::int64_t> read_samples(const py::object& given) {
+std::vector<std::int64_t> read_samples(const PooledCollator& self, const py::object& given) {
   if (py::isinstance<py::array>(given)) {
     const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
     return {view.begin(), view.end()};
@@ -74,7 +88,7 @@ std::vector<std::int64_t> read_samples(const py::object& given) {
   for (const py::handle item : sequence) {
     const long long sample = PyLong_AsLongLong(item.ptr());
     if (sample == -1 && PyErr_Occurred() != nullptr) {
-      throw py::error_already_set();
+      throw_bad_sample(self, samples.size(), item);
     }
     samples.push_back(sample);
   }
@@ -83,7 +97,7 @@ std::vector<std::int64_t> read_samples(const py::object& given) {
 
 Capsules collate(PooledCollator& self, const py::object& given) {
   thread_local BatchRows batch;
-  const std::vector<std::int64_t> samples = read_samples(given);
+  const std::vector<std::int64_t> samples = read_samples(self, given);
   std::shared_ptr<const Slab> slab;
   {
     const Unlocked unlocked;
@@ -101,7 +115,7 @@ using Placed = py::typing::Tuple<py::int_, py::typing::List<py::int_>>;
 
 py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& given,
                                       const py::typing::Callable<py::int_(py::int_)>& allocate) {
-  const std::vector<std::int64_t> samples = read_samples(given);
+  const std::vector<std::int64_t> samples = read_samples(self, given);
   BatchRows batch;
   {
     const Unlocked unlocked;

@@ -167,11 +167,15 @@ std::uint64_t Collator::row_of(std::span<const std::int64_t> samples, std::size_
   const auto given = static_cast<std::uint64_t>(samples[i]);
   const std::uint64_t sample = samples[i] < 0 ? given + num_samples_ : given;
   if (sample >= num_samples_) {
-    const std::string end = std::to_string(num_samples_);
-    throw std::out_of_range("`indices[" + std::to_string(i) + "]` must be in [-" + end + ", " +
-                            end + "), but is " + std::to_string(samples[i]) + ".");
+    throw_outside(i, std::to_string(samples[i]));
   }
   return rows_ ? static_cast<std::uint64_t>((*rows_)[sample]) : sample;
+}
+
+void Collator::throw_outside(std::size_t i, const std::string& sample) const {
+  const std::string end = std::to_string(num_samples_);
+  throw std::out_of_range("`indices[" + std::to_string(i) + "]` must be in [-" + end + ", " + end +
+                          "), but is " + sample + ".");
 }
 
 void Collator::look_up(std::span<const std::int64_t> samples, BatchRows& batch) const {
@@ -199,7 +203,7 @@ void Collator::look_up(std::span<const std::int64_t> samples, BatchRows& batch) 
 void Collator::read(const Reading& reading, BatchRows::Reading& into) const {
   const Column& column = *reading.column;
   into.rows.clear();
-  into.tokens = into.truncated_samples = into.truncated_tokens = 0;
+  into.truncated_samples = into.truncated_tokens = 0;
   std::uint64_t longest = 1;
   for (const Column::Place& place : into.places) {
     Row row = column.row(place);
@@ -211,7 +215,6 @@ void Collator::read(const Reading& reading, BatchRows::Reading& into) const {
       row = {row.values + skipped * column.cell_bytes(), length};
       longest = std::max(longest, length);
     }
-    into.tokens += row.length;
     into.rows.push_back(row);
     if (reading.takes_values) {
       prefetch(row, column.cell_bytes(), 0, kBeginning);
@@ -243,11 +246,6 @@ void Collator::lay_out(BatchRows& batch) const {
                               std::to_string(layout.bytes) + " up to `" + output.key + "`.");
     }
   }
-  const auto ragged = std::ranges::find_if(
-      readings_, [](const Reading& reading) { return reading.column->is_ragged(); });
-  layout.tokens = ragged == readings_.end()
-                      ? 0
-                      : batch.readings[static_cast<std::size_t>(ragged - readings_.begin())].tokens;
 }
 
 std::uint64_t Collator::most_bytes(std::uint64_t num_samples, std::uint64_t num_tokens) const {

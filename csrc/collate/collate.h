@@ -47,7 +47,6 @@ struct Layout {
   std::uint64_t num_samples = 0;
   std::vector<Array> arrays;  // One an output.
   std::uint64_t bytes = 0;
-  std::uint64_t tokens = 0;  // Of the first ragged output, after truncation.
 };
 
 // The rows of a batch that have been looked up. Reused from batch to batch by one thread.
@@ -57,7 +56,6 @@ struct BatchRows {
     std::vector<Column::Place> places;
     std::vector<Row> rows;
     std::uint64_t width = 1;
-    std::uint64_t tokens = 0;
     std::uint64_t truncated_samples = 0;
     std::uint64_t truncated_tokens = 0;
   };
@@ -91,6 +89,9 @@ class Collator {
   // std::length_error if there are 2^28 samples, a row of an output has 2^31 values, or a batch has
   // 2^62 bytes, or more. Asks for the cache lines at the beginning of each row.
   void look_up(std::span<const std::int64_t> samples, BatchRows& batch) const;
+
+  // Throws std::out_of_range, which says of item i of a batch, as text, that it is no sample.
+  [[noreturn]] void throw_outside(std::size_t i, const std::string& sample) const;
 
   // Writes every value of every output of a batch that was looked up, each once, and nothing
   // between the outputs. `memory` has batch.layout.bytes bytes, at a multiple of 64. Uses up to

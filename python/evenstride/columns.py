@@ -304,8 +304,11 @@ def check_rows(columns: Mapping[str, _core.Column]) -> int:
 
 
 def check_names(names: Iterable[Any]) -> None:
-    """Say which name of a field is not a string."""
+    """Say which name of a field is not a string, or none that UTF-8 has."""
     for name in names:
         if not isinstance(name, str):
             msg = f"The names of fields must be strings, but one is {name!r}."
             raise TypeError(msg)
+        if any("\ud800" <= letter <= "\udfff" for letter in name):
+            msg = f"The names of fields must be text without surrogates, but one is {name!r}."
+            raise ValueError(msg)

@@ -289,6 +289,13 @@ class Loader:
             f"{self._options.num_workers} {kind} threads>"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        msg = (
+            "A `Loader` has threads, and cannot be copied or pickled: make one where it is needed, "
+            "of its data set, sampler and collator, which can."
+        )
+        raise TypeError(msg)
+
     def renew_lock(self) -> None:
         """Let a forked process have a lock that nobody holds."""
         self._lock = threading.RLock()  # A destructor may come back to this loader.

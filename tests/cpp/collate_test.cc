@@ -102,7 +102,6 @@ struct Expected {
   std::uint64_t width = 1;
   std::uint64_t truncated_samples = 0;
   std::uint64_t truncated_tokens = 0;
-  std::uint64_t tokens = 0;
   std::vector<std::byte> bytes;
 };
 
@@ -124,7 +123,6 @@ Expected expected_of(const Made& made, const std::vector<std::size_t>& numbers,
         row.resize(output.max_length * cell);
       }
     }
-    expected.tokens += row.size() / cell;
     longest = std::max(longest, row.size() / cell);
     cut.push_back(row);
   }
@@ -175,7 +173,6 @@ void expect_batch(const Collator& collator, const std::vector<Made>& made, const
   std::vector<std::byte> all(layout.bytes, kUntouched);
   std::uint64_t end = 0;
   std::uint64_t widest = 1;
-  std::optional<std::uint64_t> tokens;
   for (std::size_t o = 0; o < made.size(); ++o) {
     const Expected expected = expected_of(made[o], numbers, multiple);
     const Layout::Array& array = layout.arrays[o];
@@ -188,12 +185,8 @@ void expect_batch(const Collator& collator, const std::vector<Made>& made, const
     ASSERT_LE(end, layout.bytes);
     std::ranges::copy(expected.bytes, all.begin() + static_cast<std::ptrdiff_t>(array.offset));
     widest = std::max(widest, array.width);
-    if (made[o].field->is_ragged && !tokens) {
-      tokens = expected.tokens;
-    }
   }
   ASSERT_TRUE(std::ranges::equal(memory.bytes(), all));
-  ASSERT_EQ(layout.tokens, tokens.value_or(0));
   ASSERT_LE(layout.bytes, collator.most_bytes(samples.size(), samples.size() * widest));
 }
 
@@ -247,7 +240,6 @@ TEST(Collator, ABatchWithoutSamplesHasNoRowsAndTheLeastWidth) {
   collator.look_up({}, batch);
   EXPECT_EQ(batch.layout.num_samples, 0U);
   EXPECT_EQ(batch.layout.bytes, 0U);
-  EXPECT_EQ(batch.layout.tokens, 0U);
   EXPECT_EQ(batch.layout.arrays[0].width, 8U);
   EXPECT_EQ(batch.layout.arrays[1].width, 1U);
   collator.write(batch, nullptr, 4);

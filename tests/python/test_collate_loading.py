@@ -207,11 +207,30 @@ def test_a_pickled_collator_is_small_and_begins_anew():
     assert again.truncated == truncated
 
 
-def test_an_index_outside_the_data_set_is_named():
-    loader = DataLoader(ragged(), batch_sampler=[[0, 40]], collate_fn=COLLATE)
-    message = "`indices[1]` must be in [-40, 40), but is 40."
+@pytest.mark.parametrize("index", [40, -41, 2**70, -(2**70)])
+def test_an_index_outside_the_data_set_is_named(index):
+    loader = DataLoader(ragged(), batch_sampler=[[0, index]], collate_fn=COLLATE)
+    message = f"`indices[1]` must be in [-40, 40), but is {index}."
     with pytest.raises(IndexError, match=whole(message)):
         list(loader)
+
+
+@pytest.mark.parametrize("index", [1.5, "a", None, [2**70]])
+def test_an_index_that_is_no_integer_is_named(index):
+    ds = ragged()
+    message = f"`indices[1]` must be an integer, but is {index!r}."
+    with pytest.raises(TypeError, match=whole(message)):
+        COLLATE(ds.__getitems__([0, index]))
+
+
+def test_an_error_of_an_index_itself_stays():
+    class Bad:
+        def __index__(self):
+            msg = "mine"
+            raise LookupError(msg)
+
+    with pytest.raises(LookupError, match="mine"):
+        COLLATE(ragged().__getitems__([0, Bad()]))
 
 
 def test_a_single_index_gives_a_single_row():

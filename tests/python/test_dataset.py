@@ -372,6 +372,11 @@ def test_what_a_data_set_is_can_be_seen(ds):
         ({}, ValueError, "A data set must have at least 1 field, but has 0."),
         ({1: [2]}, TypeError, "The names of fields must be strings, but one is 1."),
         (
+            {"a": [1], "b\ud800": [2]},
+            ValueError,
+            r"The names of fields must be text without surrogates, but one is 'b\ud800'.",
+        ),
+        (
             {"a": [1, 2], "b": ([1], [0, 1])},
             ValueError,
             "All fields must have equally many rows, but `a` has 2 and `b` has 1.",

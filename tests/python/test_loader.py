@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import numpy as np
@@ -228,6 +230,13 @@ def test_pinning_without_cuda_does_nothing_and_says_so_once():
     assert len(warned) == 1
     assert [rows(batch) for batch in loader] == plan_of(loader)
     assert warned[0].filename == __file__.replace("test_loader.py", "loader_support.py")
+
+
+def test_is_not_copied():
+    with loader_of() as loader:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"^A `Loader` has threads, and cannot be copied"):
+                copied(loader)
 
 
 def test_says_what_it_is():
