@@ -1,13 +1,14 @@
 #include "collate/collate.h"
 
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,13 +18,15 @@
 #include "bindings/module.h"
 #include "bindings/unlocked.h"
 #include "core/names.h"
-#include "core/threads.h"
+#include "loader/pooled_collator.h"
 
 namespace evenstride {
 namespace {
 
-constexpr std::size_t kMostIdle = 4;
-constexpr int kMostThreads = 4;
+// Key, source, column, type, bits of the padding value, whether padding comes first, start, and
+// most tokens.
+using OutputTuple = std::tuple<std::string, std::string, std::shared_ptr<Column>, std::string,
+                               std::uint64_t, bool, std::uint64_t, std::uint64_t>;
 
 constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues},
                                               {"mask", Output::Source::kMask},
@@ -54,8 +57,7 @@ std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& gi
     view = as_span<std::int64_t>(*rows, "rows");
   }
   return std::make_unique<PooledCollator>(
-      std::make_shared<const Collator>(std::move(outputs), view, pad_to_multiple_of),
-      SlabPool::make(kMostIdle));
+      std::make_shared<const Collator>(std::move(outputs), view, pad_to_multiple_of));
 }
 
 // Throws the interpreter's error for item i of a batch; one that names it, if it is no int64.
@@ -101,10 +103,7 @@ Capsules collate(PooledCollator& self, const py::object& given) {
   std::shared_ptr<const Slab> slab;
   {
     const Unlocked unlocked;
-    static const int kNumThreads = std::min(kMostThreads, available_processors());
-    self.collator->look_up(samples, batch);
-    slab = self.pool->take(batch.layout.bytes);
-    self.collator->write(batch, slab->memory, kNumThreads);
+    slab = self.collate(samples, batch);
   }
   self.count(batch.layout);
   return to_dlpack(self.collator->outputs(), batch.layout, slab);

@@ -116,10 +116,6 @@ void def_column(py::module_& m) {
             Chunk chunk = chunk_of(column, values);
             chunk.rows = Chunk::Rows::kOffsets;
             chunk.bounds = as_packed(offsets, "offsets");
-            if (chunk.bounds.size() == 0) {
-              throw py::value_error(column.described() +
-                                    " must have at least 1 offset, but has 0.");
-            }
             chunk.num_rows = chunk.bounds.size() - 1;
             append(column, chunk);
           },
@@ -134,11 +130,6 @@ void def_column(py::module_& m) {
             chunk.bounds = as_packed(starts, "starts");
             chunk.bounds_lengths = as_packed(lengths, "lengths");
             chunk.start_bytes = start_bytes;
-            if (chunk.bounds.size() != chunk.bounds_lengths.size()) {
-              throw py::value_error(column.described() + " must have as many starts as lengths, " +
-                                    "but has " + std::to_string(chunk.bounds.size()) + " and " +
-                                    std::to_string(chunk.bounds_lengths.size()) + ".");
-            }
             chunk.num_rows = chunk.bounds.size();
             append(column, chunk);
           },

@@ -17,6 +17,7 @@
 #include "bindings/module.h"
 #include "bindings/unlocked.h"
 #include "loader/delivery.h"
+#include "loader/pooled_collator.h"
 #include "loader/workers.h"
 
 namespace evenstride {
@@ -100,7 +101,8 @@ Numbered<py::object> next_object(Delivery& delivery, std::uint32_t target) {
 }
 
 // Once it is closed, the interpreter may be ending, and a thread that let go of the GIL would have
-// no way back. So these keep it; no thread waits for it with the delivery's lock in hand.
+// no way back. So these keep it while they lock the delivery, under whose lock no thread waits for
+// the GIL or lets go of it: what a delivery drops dies after its lock is free.
 std::optional<std::uint64_t> claim(Delivery& delivery) {
   if (delivery.is_closed()) {
     return std::nullopt;

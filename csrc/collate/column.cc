@@ -162,6 +162,14 @@ Column::Column(std::string name, std::string origin, DType dtype,
 }
 
 void Column::append(const Chunk& chunk) {
+  if (chunk.rows == Chunk::Rows::kOffsets && chunk.bounds.size() == 0) {
+    throw std::invalid_argument(described() + " must have at least 1 offset, but has 0.");
+  }
+  if (chunk.rows == Chunk::Rows::kRanges && chunk.bounds.size() != chunk.bounds_lengths.size()) {
+    throw std::invalid_argument(described() + " must have as many starts as lengths, but has " +
+                                std::to_string(chunk.bounds.size()) + " and " +
+                                std::to_string(chunk.bounds_lengths.size()) + ".");
+  }
   if (chunk.rows == Chunk::Rows::kRanges && chunk.start_bytes == 0) {
     throw std::invalid_argument("`start_bytes` must be at least 1, but is 0.");
   }

@@ -81,7 +81,7 @@ class Column {
   // Appends the rows of a chunk, after checking that each lies inside the values, and begins at a
   // whole cell. Throws std::invalid_argument that names the column, its origin, the row and the
   // value. Takes a pass over the bounds. Preconditions: chunk.rows is kSingle just if !is_ragged(),
-  // and a chunk of single rows has as many as cells.
+  // and chunk.num_rows is the number of cells there, and else what the bounds say.
   void append(const Chunk& chunk);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

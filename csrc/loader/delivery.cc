@@ -225,8 +225,9 @@ Delivery::Taken Delivery::take(std::uint32_t target, std::chrono::milliseconds p
 void Delivery::put_back(std::uint32_t target, Taken taken) {
   State& state = state_here();
   check_target(target);
+  Parcel dropped;  // Dies unlocked.
   const std::lock_guard lock(state.mutex);
-  state.queues.put_back(target, std::move(taken));
+  dropped = state.queues.put_back(target, std::move(taken));
   state.serve(state.line_of(target));
 }
 

@@ -88,16 +88,18 @@ void DeliveryQueues::insert(Queue& queue, Slot slot) {
   queue.slots.insert(after, std::move(slot));
 }
 
-void DeliveryQueues::put_back(std::uint32_t target, Taken taken) {
+DeliveryQueues::Parcel DeliveryQueues::put_back(std::uint32_t target, Taken taken) {
   numbers_.remove_taken(taken.batch);
   --num_taken_;
   // Without an order, what a target that has left gives back is anybody's.
-  if (!is_closed_ && !(options_.in_order && has_left_[target])) {
-    Queue& queue = queues_[target];
-    insert(queue, {taken.batch, true, std::move(taken.parcel)});
-    ++queue.num_ready;
-    --queue.num_taken;
+  if (is_closed_ || (options_.in_order && has_left_[target])) {
+    return std::move(taken.parcel);
   }
+  Queue& queue = queues_[target];
+  insert(queue, {taken.batch, true, std::move(taken.parcel)});
+  ++queue.num_ready;
+  --queue.num_taken;
+  return nullptr;
 }
 
 std::uint32_t DeliveryQueues::shortest_queue() {

@@ -53,8 +53,9 @@ class DeliveryQueues {
   // Returns the failure whose place this one takes, if any. Same precondition.
   std::exception_ptr fail(std::uint64_t batch, std::exception_ptr failure);
 
-  // Undoes a take. Precondition: this target has taken the batch.
-  void put_back(std::uint32_t target, Taken taken);
+  // Undoes a take. Returns the parcel if nobody will take it any more: its end may take other
+  // locks. Precondition: this target has taken the batch.
+  [[nodiscard]] Parcel put_back(std::uint32_t target, Taken taken);
 
   // Returns what a take of this target comes to now, if that is known.
   std::optional<Result> take(std::uint32_t target);

@@ -39,13 +39,11 @@ class BoundCollator:
         columns: Mapping[str, _core.Column],
         rows: NDArray[np.int64] | None = None,
     ) -> None:
-        outputs, self._main = outputs_of(collate, columns)
+        outputs, self._main, self._listed = outputs_of(collate, columns)
         self.native = _core.Collator(outputs, rows, collate.pad_to_multiple_of)
         self._keys = [output.key for output in outputs]
         self._dtypes = [TORCH_DTYPES[output.dtype] for output in outputs]
         self._rows = rows
-        used = {id(output.column) for output in outputs}
-        self._listed = {name: column for name, column in columns.items() if id(column) not in used}
 
     @property
     def truncated(self) -> dict[str, dict[str, int]]:

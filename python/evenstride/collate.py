@@ -47,8 +47,9 @@ class PadCollator:
     fields : mapping of str to Field
         The keys of a batch that are padded, and how; at least one. Each becomes a tensor of shape
         ``(n_samples, width, ...)``; its width is that of its longest row, at least 1. A field of
-        the data with one fixed-shape value a row is stacked. Fields of the data that are not named
-        are stacked if their shapes are equal, and else kept as lists of tensors.
+        the data with one fixed-shape value a row is stacked. Fields of the data that no key is made
+        of are stacked if their shapes are equal, and else kept as lists of tensors; but one that
+        has the name of a key of this mapping is left out, because that key wins.
     attention_mask : bool, default True
         Add "attention_mask": 1 where there is a token and 0 in the padding, of the first field in
         the data that is ragged and named here. One that the data has is padded with 0, cut like
@@ -130,7 +131,11 @@ class PadCollator:
         if self.mask_dtype not in _MASK_DTYPES:
             msg = f"`mask_dtype` must be torch.int64, bool or uint8, but is {name}."
             raise ValueError(msg)
-        wanted = [key for key in DERIVED if key == "attention_mask" or getattr(self, key)]
+        wanted = [
+            key
+            for key in DERIVED
+            if key not in fields and (key == "attention_mask" or getattr(self, key))
+        ]
         self.__dict__.update(
             fields=fields,
             pad_to_multiple_of=multiple,
@@ -154,11 +159,11 @@ class PadCollator:
             Lists of tensors where a field without a :class:`Field` has rows of different shapes.
 
         """
-        if isinstance(rows, RaggedRows):
+        if isinstance(rows, RaggedRows) and rows.dataset.has_plain_rows:
             return self.bound_to(rows.dataset).batch(rows.indices)
         rows = checked_rows(rows)
         check_sources(self.fields, rows[0])
-        columns, others = columns_of(rows, self.sources)
+        columns, others = columns_of(rows, self.sources, self.fields)
         bound = BoundCollator(self, columns)
         batch = bound.batch(range(len(rows)))
         self._truncation.add(bound.truncated)

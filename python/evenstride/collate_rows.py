@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from evenstride import _core
-from evenstride.columns import as_row, as_values, converted
-from evenstride.fields import DTYPE_NAMES, TORCH_DTYPES, default_dtype, is_float
+from evenstride.columns import as_values, converted
+from evenstride.fields import DTYPE_NAMES, TORCH_DTYPES, default_dtype
+from evenstride.sources_lists import column_of_rows, has_type, ragged_column, read_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from numpy.typing import NDArray
 
-_END = 2**63
+    from evenstride import _core
+    from evenstride.sources_lists import Row
 
 
 def checked_rows(rows: Any) -> list[Mapping[str, Any]]:
@@ -55,7 +56,9 @@ def checked_rows(rows: Any) -> list[Mapping[str, Any]]:
 
 
 def columns_of(
-    rows: Sequence[Mapping[str, Any]], sources: Mapping[str, str | None]
+    rows: Sequence[Mapping[str, Any]],
+    sources: Mapping[str, str | None],
+    named: Container[str],
 ) -> tuple[dict[str, _core.Column], dict[str, Any]]:
     """Gather rows by key.
 
@@ -66,6 +69,8 @@ def columns_of(
     sources : mapping of str to str or None
         The keys that become columns, if the rows have them. Python's floats, and its ints too, are
         read as the float that is named, if one is; else floats as torch's default type.
+    named : container of str
+        Keys that are left out unless they become columns: the batch has others of these names.
 
     Returns
     -------
@@ -88,7 +93,7 @@ def columns_of(
         values = [row[key] for row in rows]
         if key in sources:
             columns[key] = _column_of(key, values, sources[key])
-        else:
+        elif key not in named:
             given = [_tensor_or_same(f"rows[{i}]['{key}']", one) for i, one in enumerate(values)]
             together = stacked_or_listed(given)
             others[key] = _copied(given) if together is given else together
@@ -114,23 +119,15 @@ def _kind(value: object) -> str:
 
 
 def _column_of(key: str, values: list[Any], float_type: str | None) -> _core.Column:
+    def place(row: int) -> str:
+        return f"rows[{row}]['{key}']"
+
     joined = _joined(values, float_type)
     if joined is not None:
-        cells, dtype = as_values(f"rows[0]['{key}']", joined)
-        return _column(key, cells, dtype, [len(value) for value in values])
-    places = [f"rows[{i}]['{key}']" for i in range(len(values))]
-    read = [_read(place, value, float_type) for place, value in zip(places, values, strict=True)]
-    # An empty row says nothing of type and shape: numpy calls [] float64.
-    telling = [(cells, dtype) for cells, dtype in read if cells.ndim == 0 or len(cells)] or read[:1]
-    expected = telling[0][0]
-    for place, (cells, _) in zip(places, read, strict=True):
-        _check_kind(place, cells, expected)
-    dtype = _common_dtype(key, {dtype for _, dtype in telling})
-    parts = [_converted(place, *row, dtype) for place, row in zip(places, read, strict=True)]
-    if expected.ndim == 0:
-        return _column(key, np.stack(parts), dtype, None)
-    full = [part for part in parts if len(part)] or parts[:1]
-    return _column(key, np.concatenate(full), dtype, [len(part) for part in parts])
+        cells, dtype = as_values(place(0), joined)
+        return ragged_column(key, cells, dtype, [len(value) for value in values]).column()
+    read = [_read(place(row), value, float_type) for row, value in enumerate(values)]
+    return column_of_rows(key, read, place).column()
 
 
 def _joined(values: list[Any], float_type: str | None) -> Any:
@@ -171,68 +168,13 @@ def _are_alike(values: list[Any]) -> bool:
     )
 
 
-def _column(key: str, cells: NDArray[Any], dtype: str, lengths: list[int] | None) -> _core.Column:
-    """Return a column of rows of these lengths, or of one cell a row if there are none."""
-    column = _core.Column(key, "", dtype, cells.shape[1:], lengths is not None)
-    if lengths is None:
-        column.append_rows(cells)
-    else:
-        column.append_offsets(cells, np.cumsum([0, *lengths], dtype=np.int64))
-    return column
-
-
-def _read(place: str, value: Any, float_type: str | None) -> tuple[NDArray[Any], str]:
-    """Return the cells of a row, and their type."""
-    cells, dtype = as_row(place, value)
-    if hasattr(value, "dtype") or isinstance(value, (array, memoryview)):
+def _read(place: str, value: Any, float_type: str | None) -> Row:
+    """Return the cells of a row, and their type: `float_type`, if numbers are Python's."""
+    default = DTYPE_NAMES[torch.get_default_dtype()]
+    cells, dtype = read_row(place, value, default if float_type is None else float_type)
+    if float_type is None or has_type(value):
         return cells, dtype
-    if dtype == "float64" and cells.ndim == 1 and all(isinstance(number, int) for number in value):
-        # What numpy makes of integers if none of its integer types holds all of them.
-        msg = (
-            f"`{place}` must hold integers that int64 or uint64 holds, but holds {min(value)} and "
-            f"{max(value)}."
-        )
-        raise ValueError(msg)
-    if float_type is None and is_float(dtype):
-        float_type = DTYPE_NAMES[torch.get_default_dtype()]
-    if float_type is None:
-        return cells, dtype
-    return converted(cells, dtype, float_type), float_type
-
-
-def _check_kind(place: str, cells: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Say what is wrong with a row whose cells are not like those of another row."""
-    if (cells.ndim == 0) != (expected.ndim == 0):
-        kinds = ("a sequence", "a single value")
-        msg = (
-            f"`{place}` must be {kinds[expected.ndim == 0]}, as in other rows, but is "
-            f"{kinds[cells.ndim == 0]}."
-        )
-        raise TypeError(msg)
-    if cells.shape[1:] != expected.shape[1:] and len(cells):
-        msg = (
-            f"`{place}` must have cells of shape {expected.shape[1:]}, as other rows have, but has "
-            f"cells of shape {cells.shape[1:]}."
-        )
-        raise ValueError(msg)
-
-
-def _common_dtype(key: str, dtypes: set[str]) -> str:
-    """Return the type of a field whose rows are of these types."""
-    if len(dtypes) == 1:
-        return next(iter(dtypes))
-    floats = sorted(filter(is_float, dtypes))
-    if len(floats) > 1:
-        msg = f"The rows of `{key}` must be of one type, but are {' and '.join(floats)}."
-        raise TypeError(msg)
-    return floats[0] if floats else "int64"
-
-
-def _converted(place: str, cells: NDArray[Any], dtype: str, to: str) -> NDArray[Any]:
-    if to == "int64" and dtype == "uint64" and cells.size and cells.max() >= _END:
-        msg = f"`{place}` must hold integers below 2**63, but holds {cells.max()}."
-        raise ValueError(msg)
-    return converted(cells, dtype, to)
+    return converted(place, cells, dtype, float_type), float_type
 
 
 def _copied(values: list[Any]) -> list[Any]:
@@ -255,7 +197,7 @@ def _tensor_or_same(place: str, value: Any) -> Any:
     except (TypeError, ValueError):
         return value
     to = default_dtype(dtype)
-    cells = _converted(place, cells, dtype, to)
+    cells = converted(place, cells, dtype, to)
     # Torch warns of memory that cannot be written.
     raw = torch.from_numpy(cells if cells.flags.writeable else cells.copy())
     return raw.view(TORCH_DTYPES[to])

@@ -23,6 +23,7 @@ RAW_TYPES: dict[str, np.dtype[Any]] = {
 """The types that values can have, and as what numpy sees them."""
 
 _BFLOAT16_INF = 0x7F80
+_END = 2**63
 _OFFSET_TYPES = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64")}
 
 
@@ -255,17 +256,21 @@ def _zero_copy(pyarrow: Any, values: Any) -> dict[str, bool]:
     return {} if isinstance(values, pyarrow.ChunkedArray) else {"zero_copy_only": False}
 
 
-def converted(values: NDArray[Any], dtype: str, to: str) -> NDArray[Any]:
+def converted(place: str, values: NDArray[Any], dtype: str, to: str) -> NDArray[Any]:
     """Return raw values of one type as those of another, floats to the nearest.
 
     Raises
     ------
     ValueError
-        If a number is beyond the range of the type.
+        If a number is beyond the range of a type of floats, or of int64; the message says that it
+        is at `place`. The other types of integers are not checked.
 
     """
     if dtype == to:
         return values
+    if dtype == "uint64" and to == "int64" and values.size and values.max() >= _END:
+        msg = f"`{place}` must hold integers below 2**63, but holds {values.max()}."
+        raise ValueError(msg)
     if dtype == "bfloat16":
         values = (values.astype(np.uint32) << 16).view(np.float32)
     if "float" not in to:
@@ -275,7 +280,7 @@ def converted(values: NDArray[Any], dtype: str, to: str) -> NDArray[Any]:
     is_infinite = (result & 0x7FFF) == _BFLOAT16_INF if to == "bfloat16" else np.isinf(result)
     lost = is_infinite & np.isfinite(values)
     if lost.any():
-        msg = f"Values must be in the range of {to}, but one is {values[lost][0]}."
+        msg = f"`{place}` must be in the range of {to}, but holds {values[lost][0]}."
         raise ValueError(msg)
     return result
 

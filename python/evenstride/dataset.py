@@ -38,13 +38,7 @@ def _parts(opened: Opened, opener: Opener | None = None) -> dict[str, Any]:
     check_rows(columns)
     if rows is not None:
         rows.flags.writeable = False  # They are checked once.
-    return {
-        "columns": columns,
-        "rows": rows,
-        "_arrays": arrays,
-        "_lengths": None,
-        "_opener": opener,
-    }
+    return {"columns": columns, "rows": rows, "_arrays": arrays, "_opener": opener}
 
 
 class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
@@ -106,7 +100,7 @@ class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
     columns: dict[str, _core.Column]
     rows: NDArray[np.int64] | None
     _arrays: dict[str, ColumnArrays]
-    _lengths: NDArray[np.integer[Any]] | None
+    _lengths: NDArray[np.integer[Any]] | None = None
     _opener: Opener | None
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
@@ -258,7 +252,7 @@ class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
 
         """
         rows = np.arange(len(self)) if self.rows is None else self.rows
-        save_folder(folder, self.fields, self.columns, rows)
+        save_folder(folder, self._arrays, self.columns, rows)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -328,12 +322,17 @@ class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
             row = int(self.rows[row])
         return {name: row_tensor(column, row) for name, column in self.columns.items()}
 
+    @property
+    def has_plain_rows(self) -> bool:
+        """Whether a row is what the columns hold: no subclass has a ``__getitem__`` of its own."""
+        return type(self).__getitem__ is RaggedDataset.__getitem__
+
     def __getitems__(self, indices: Any) -> Any:
         """Return the rows of a batch, for a ``DataLoader``: rows that are made when asked for.
 
         A list of integers is not checked before, and a single integer gives a row.
         """
-        if type(self).__getitem__ is not RaggedDataset.__getitem__:
+        if not self.has_plain_rows:
             return [self[index] for index in indices]
         return RaggedRows(self, indices) if isinstance(indices, list) else self[indices]
 

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,23 +33,22 @@ _DESCRIPTION = "fields.json"
 _MAGIC = b"\x93NUMPY\x01\x00"
 _ALIGNMENT = 64
 _LONGEST_NAME = 64
-_PIECE_BYTES = 1 << 24
+_LONGEST_DRAFT_NAME = 48
+_PIECE_BYTES = 1 << 22
+_PIECE_ROWS = 1 << 14
 
 
 def open_folder(path: str | os.PathLike[str]) -> Opened:
     """Return the fields of a folder, memory-mapped: see `RaggedDataset.open`."""
     folder = Path(path)
     text = (folder / _DESCRIPTION).read_bytes()
-    try:
+    with _parsing(folder):
         description = json.loads(text)
         version = description["format"], description["version"]
+    _check_version(folder, *version)
+    with _parsing(folder):
         num_rows = description["num_rows"]
         fields = {name: _parsed(**entry) for name, entry in description["fields"].items()}
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        reason = f"its `{_DESCRIPTION}` has {type(error).__name__} {error}"
-        raise _not_whole(folder, reason) from error
-    if version != (_FORMAT, _VERSION):
-        raise _not_whole(folder, f"is of the format {version[0]!r}, version {version[1]!r}")
     if type(num_rows) is not int or num_rows < 0:
         raise _not_whole(folder, f"is said to have {num_rows!r} rows")
     columns = {}
@@ -58,6 +58,26 @@ def open_folder(path: str | os.PathLike[str]) -> Opened:
             reason = f"`{files[-1]}` has {columns[name].num_rows} rows instead of {num_rows}"
             raise _not_whole(folder, f"its {reason}")
     return columns, None
+
+
+@contextmanager
+def _parsing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        reason = f"its `{_DESCRIPTION}` has {type(error).__name__} {error}"
+        raise _not_whole(folder, reason) from error
+
+
+def _check_version(folder: Path, name: Any, version: Any) -> None:
+    if name == _FORMAT and type(version) is int and version > _VERSION:
+        msg = (
+            f"`{folder}` must be a data set of version {_VERSION}, which this evenstride reads, "
+            f"but is newer: of version {version}."
+        )
+        raise ValueError(msg)
+    if (name, version) != (_FORMAT, _VERSION):
+        raise _not_whole(folder, f"is of the format {name!r}, version {version!r}")
 
 
 def _parsed(dtype: Any, shape: Any, values: Any, offsets: Any = None) -> tuple[Any, ...]:
@@ -109,34 +129,55 @@ def _not_whole(folder: Path, reason: str) -> ValueError:
 
 def save_folder(
     path: str | os.PathLike[str],
-    fields: Mapping[str, Layout],
+    arrays: Mapping[str, ColumnArrays],
     columns: Mapping[str, _core.Column],
     rows: NDArray[np.int64],
 ) -> None:
     """Write these rows of the columns to a folder, in this order, a few of them at a time."""
-    with FolderDraft(path, fields) as draft:
+    with FolderDraft(path, {name: field.layout for name, field in arrays.items()}) as draft:
         for name, column in columns.items():
-            lengths = column.lengths()[rows] if column.is_ragged else None
-            for begin, end in _pieces(column, lengths, len(rows)):
-                cells = [column.row(row) for row in rows[begin:end].tolist()]
-                some = None if lengths is None else lengths[begin:end]
-                draft.append(name, np.concatenate(cells), some)
+            for some, lengths in _pieces(column, rows):
+                cells = _run(arrays[name], some)
+                if cells is None:
+                    cells = np.concatenate([column.row(row) for row in some.tolist()])
+                draft.append(name, cells, lengths)
+                del cells  # Else there would be two pieces at a time.
         draft.num_rows = len(rows)
 
 
+def _run(arrays: ColumnArrays, rows: NDArray[np.int64]) -> NDArray[Any] | None:
+    """View the cells of rows that lie one after the other in a chunk; None if they do not."""
+    first = int(rows[0])
+    if (np.diff(rows) != 1).any():
+        return None
+    for chunk in arrays.chunks:
+        if first < chunk.num_rows:
+            break
+        first -= chunk.num_rows
+    end = first + len(rows)
+    if end > chunk.num_rows or chunk.starts is not None:
+        return None
+    if chunk.offsets is not None:
+        first, end = int(chunk.offsets[first]), int(chunk.offsets[end])
+    cells: NDArray[Any] = chunk.values[first:end]
+    return cells
+
+
 def _pieces(
-    column: _core.Column, lengths: NDArray[Any] | None, num_rows: int
-) -> Iterator[tuple[int, int]]:
-    cell_bytes = column.cell_values * RAW_TYPES[column.dtype].itemsize
-    cells = np.arange(1, num_rows + 1)
-    if lengths is not None:
-        cells = np.cumsum(lengths, dtype=np.int64)
-    begin = written = 0
-    while begin < num_rows:
-        most = written + _PIECE_BYTES // cell_bytes
-        end = max(begin + 1, int(np.searchsorted(cells, most, side="right")))
-        yield begin, end
-        begin, written = end, int(cells[end - 1])
+    column: _core.Column, rows: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any] | None]]:
+    """Yield some of the rows at a time, and if they are ragged the length of each."""
+    most_cells = _PIECE_BYTES // (column.cell_values * RAW_TYPES[column.dtype].itemsize)
+    lengths = column.lengths() if column.is_ragged else None
+    begin = 0
+    while begin < len(rows):
+        # Each row has a cost of its own, which would go without limit if rows were empty.
+        some = rows[begin : begin + _PIECE_ROWS]
+        cells = np.ones(len(some), np.int64) if lengths is None else lengths[some]
+        ends = np.cumsum(cells, dtype=np.int64)
+        end = max(1, int(np.searchsorted(ends, most_cells, side="right")))
+        yield some[:end], None if lengths is None else cells[:end]
+        begin += end
 
 
 class FolderDraft:
@@ -158,16 +199,19 @@ class FolderDraft:
         self._folder = Path(path).absolute()  # Also after a change of the current folder.
         self._fields = fields
         suffix = f"{os.getpid()}.{secrets.token_hex(4)}"
-        self._draft = self._folder.with_name(f".{self._folder.name}.{suffix}")
+        name = self._folder.name[:_LONGEST_DRAFT_NAME]
+        self._draft = self._folder.with_name(f".{name}.{suffix}")
         self._values: dict[str, _ArrayFile] = {}
         self._offsets: dict[str, _ArrayFile] = {}
 
     def __enter__(self) -> Self:
         """Make the draft."""
         self._refuse_existing()
-        if not self._folder.parent.is_dir():  # Else the error would name the draft.
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
-        self._draft.mkdir()
+        try:
+            self._draft.mkdir()
+        except OSError as error:
+            error.filename = str(self._folder)  # Nobody has asked for a draft.
+            raise
         try:
             self._create_files()
         except BaseException:
@@ -208,9 +252,12 @@ class FolderDraft:
             self._remove()
 
     def _remove(self) -> None:
-        for file in (*self._values.values(), *self._offsets.values()):
-            file.close()
-        shutil.rmtree(self._draft, ignore_errors=True)
+        try:
+            for file in (*self._values.values(), *self._offsets.values()):
+                with suppress(OSError):  # What went wrong before it is what is raised.
+                    file.close()
+        finally:
+            shutil.rmtree(self._draft, ignore_errors=True)
 
     def _finish(self) -> None:
         entries: dict[str, Any] = {}
@@ -231,8 +278,11 @@ class FolderDraft:
         _sync(self._folder.parent)
 
     def _refuse_existing(self) -> None:
-        if os.path.lexists(self._folder):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._folder))
+        try:
+            self._folder.lstat()  # Which also says if the name is too long.
+        except FileNotFoundError:
+            return
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self._folder))
 
 
 class _ArrayFile:

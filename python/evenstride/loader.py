@@ -53,7 +53,10 @@ class Loader:
     dataset : RaggedDataset, or any map-style dataset
         A ``torch.utils.data.Subset`` of a :class:`RaggedDataset` is read natively too.
     sampler : BucketBatchSampler
-        Made of the data set's lengths.
+        Made of as many lengths as the data set has samples. With a :class:`PadCollator` they must
+        be the tokens as the mask counts them, after `start` and `max_length`; for data sets whose
+        rows native code does not read, only lengths that `max_length` rules out are refused. With
+        another function they may be any.
     collate : PadCollator or callable
         Makes a batch of samples.
     num_workers : int, default 2
@@ -85,7 +88,7 @@ class Loader:
         If an argument is not of its kind.
     ValueError
         If a value is outside its range, or data set, sampler and collator disagree about the number
-        of samples, their lengths or ``pad_to_multiple_of``.
+        of samples or, with a :class:`PadCollator`, about lengths or ``pad_to_multiple_of``.
 
     Warns
     -----
@@ -268,10 +271,15 @@ class Loader:
         _await_end(running)
 
     def _end_passes(self) -> list[Pass]:
-        """Let all threads end. Not here wait for them, as one of them could ask for the lock."""
+        """Let all threads end. Not here wait for them, as one of them could ask for the lock.
+
+        From now on none of their consumers undoes what is done to the sampler's position.
+        """
         running = [one for one in self._passes if one.is_here()]
         for one in running:
             one.signal_end()
+        for one in running:
+            one.await_followers()
         self._missed = [0] * self.num_targets
         return running
 

@@ -12,7 +12,8 @@ from torch.utils.data import IterableDataset, Subset
 from evenstride.collate import PadCollator
 from evenstride.dataset import RaggedDataset
 from evenstride.options import as_count, as_integer
-from evenstride.producers import is_native
+from evenstride.outputs import main_keys, max_length_of
+from evenstride.producers import gives_plain_batches, is_native
 from evenstride.sampler import BucketBatchSampler
 from evenstride.state import check_state
 
@@ -35,7 +36,7 @@ def as_ragged(dataset: Any) -> Any:
     is_subset = isinstance(dataset, Subset) and kind.__getitem__ is Subset.__getitem__
     if is_subset and kind.__getitems__ is Subset.__getitems__:
         whole = as_ragged(dataset.dataset)
-        if isinstance(whole, RaggedDataset):
+        if isinstance(whole, RaggedDataset) and gives_plain_batches(whole):
             return whole.select(dataset.indices)
     return dataset
 
@@ -108,14 +109,8 @@ def check_agreement(dataset: Any, sampler: Any, collate: Any) -> None:
         raise ValueError(msg)
     if is_native(dataset, collate):
         _check_lengths(dataset, sampler, collate)
-    elif collate.max_length is not None:
-        admitted = lengths[lengths <= sampler.options.longest_admitted]
-        if admitted.size and admitted.max() > collate.max_length:
-            msg = (
-                f"`max_length` of `collate` must be at least the longest of `sampler`'s lengths, "
-                f"{admitted.max()}, but is {collate.max_length}."
-            )
-            raise ValueError(msg)
+    else:
+        _check_max_length(sampler, collate)
 
 
 def _check_lengths(
@@ -135,6 +130,25 @@ def _check_lengths(
                 f"`dataset`, {ours[sample]}{cut}, but is {theirs[sample]}."
             )
             raise ValueError(msg)
+
+
+def _check_max_length(sampler: BucketBatchSampler, collate: PadCollator) -> None:
+    """Say which length no row can have: rows are not read, and any field may give the mask."""
+    bounds = {
+        key: max_length_of(collate, collate.fields[key])
+        for key in main_keys(collate.fields).values()
+    }
+    key = max(bounds, key=bounds.__getitem__)
+    lengths = sampler.lengths
+    admitted = lengths[lengths <= sampler.options.longest_admitted]
+    if admitted.size and admitted.max() > bounds[key]:
+        is_own = collate.fields[key].max_length is not None
+        name = f"fields[{key!r}].max_length" if is_own else "max_length"
+        msg = (
+            f"`{name}` of `collate` must be at least the longest of `sampler`'s lengths, "
+            f"{admitted.max()}, but is {bounds[key]}."
+        )
+        raise ValueError(msg)
 
 
 def check_loader_state(state: Any, sampler: BucketBatchSampler) -> tuple[int, int, list[int]]:

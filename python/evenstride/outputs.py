@@ -32,10 +32,15 @@ class Output(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The keys of a batch, and the one whose rows are the tokens: None if no field is ragged."""
+    """The keys of a batch that are written, and how the others come about.
+
+    `main` is the one whose rows are the tokens: None if no field is ragged. `listed` are the ragged
+    columns that are not padded.
+    """
 
     all: list[Output]
     main: Output | None
+    listed: dict[str, _core.Column]
 
 
 def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
@@ -54,8 +59,8 @@ def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
 def outputs_of(collate: PadCollator, columns: Mapping[str, _core.Column]) -> Outputs:
     """Return the keys that a collator makes of columns.
 
-    First those that it names, then mask, positions and lengths, then columns that it does not name
-    and that are not ragged.
+    First those that it names, then mask, positions and lengths, then columns that no key is made of
+    or called like.
 
     Raises
     ------
@@ -67,15 +72,36 @@ def outputs_of(collate: PadCollator, columns: Mapping[str, _core.Column]) -> Out
         _padded(collate, key, field, columns[field.source_of(key)])
         for key, field in collate.fields.items()
     ]
-    main = _main(named, columns)
+    main = _main(collate, named, columns)
     outputs = [*named, *_derived(collate, main, columns)]
-    used = {id(output.column) for output in outputs}
-    outputs += [
-        Output(name, "values", column, default_dtype(column.dtype))
-        for name, column in columns.items()
-        if not column.is_ragged and id(column) not in used
-    ]
-    return Outputs(outputs, main)
+    listed: dict[str, _core.Column] = {}
+    for name, column in columns.items():
+        if name in collate.sources or name in collate.fields:
+            continue
+        if column.is_ragged:
+            listed[name] = column
+        else:
+            outputs.append(Output(name, "values", column, default_dtype(column.dtype)))
+    return Outputs(outputs, main, listed)
+
+
+def max_length_of(collate: PadCollator, field: Field) -> int:
+    """Return the most tokens that a row of a field keeps."""
+    most = collate.max_length if field.max_length is None else field.max_length
+    return UNLIMITED if most is None else most
+
+
+def main_keys(fields: Mapping[str, Field]) -> dict[str, str]:
+    """Return by field of the data which key gives the mask its rows, if that field does.
+
+    It is the key of the field's own name, if possible.
+    """
+    keys: dict[str, str] = {}
+    for key, field in fields.items():
+        source = field.source_of(key)
+        if key == source or source not in keys:
+            keys[source] = key
+    return keys
 
 
 def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) -> Output:
@@ -87,7 +113,6 @@ def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) 
             f"'{column.name}' have no length."
         )
         raise ValueError(msg)
-    most = collate.max_length if field.max_length is None else field.max_length
     return Output(
         key,
         "values",
@@ -96,12 +121,8 @@ def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) 
         padding=padding_bits(key, field.padding_value, dtype),
         pads_left=(field.padding_side or collate.padding_side) == "left",
         start=field.start,
-        max_length=_or_unlimited(most),
+        max_length=max_length_of(collate, field),
     )
-
-
-def _or_unlimited(max_length: int | None) -> int:
-    return UNLIMITED if max_length is None else max_length
 
 
 def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:
@@ -127,12 +148,14 @@ def _check_mask(mask: _core.Column, tokens: _core.Column) -> None:
         raise ValueError(msg)
 
 
-def _main(named: list[Output], columns: Mapping[str, _core.Column]) -> Output | None:
-    """Return the key of the data's first ragged field that has one, if possible its own."""
+def _main(
+    collate: PadCollator, named: list[Output], columns: Mapping[str, _core.Column]
+) -> Output | None:
+    """Return the key of the data's first ragged field that has one."""
+    keys = main_keys(collate.fields)
     for name, column in columns.items():
-        keys = [output for output in named if output.column is column and column.is_ragged]
-        if keys:
-            return next((output for output in keys if output.key == name), keys[0])
+        if name in keys and column.is_ragged:
+            return next(output for output in named if output.key == keys[name])
     return None
 
 
@@ -140,7 +163,8 @@ def _derived(
     collate: PadCollator, main: Output | None, columns: Mapping[str, _core.Column]
 ) -> Iterator[Output]:
     """Yield mask, positions and lengths: the data's own, or those of the main key's rows."""
-    cut = (collate.padding_side == "left", 0, _or_unlimited(collate.max_length))
+    most = UNLIMITED if collate.max_length is None else collate.max_length
+    cut = (collate.padding_side == "left", 0, most)
     if main is not None:
         cut = (main.pads_left, main.start, main.max_length)
     for key, source in DERIVED.items():

@@ -151,6 +151,7 @@ class Pass:
         self._superseded: set[int] = set()
         self._is_abandoned = False
         self._inside: set[int] = set()  # Threads that wait for a batch.
+        self._following: set[int] = set()  # Threads that set the sampler's position.
         self.is_closed = self.is_handed_out = self.has_failed = False
         self.may_warn = may_warn
         self._began_s = time.perf_counter()
@@ -243,6 +244,8 @@ class Pass:
             taken = self._producers.take(target)
         except BaseException:
             self.has_failed = self.delivery.has_failed()  # Or it was a signal.
+            if self.is_closed:
+                self._keep_position()  # A batch that came with the signal was put back.
             raise
         finally:
             self._inside.discard(thread)
@@ -261,11 +264,20 @@ class Pass:
 
     def put_back(self, target: int, taken: tuple[int, Any]) -> None:
         """Undo a take."""
-        if not self.is_closed and self.is_here():
+        if self.is_here():
             self._producers.put_back(target, *taken)
+            if self.is_closed:
+                self._keep_position()
 
     def _follow(self, *, is_last: bool) -> None:
-        self._sampler.follow(self.cursor, is_over=is_last)
+        thread = threading.get_ident()
+        try:
+            self._following.add(thread)
+            # Once it is closed, what came after it stands: a loaded state, an epoch, another pass.
+            if not self.is_closed or self._sampler.cursor is self.cursor:
+                self._sampler.follow(self.cursor, is_over=is_last)
+        finally:
+            self._following.discard(thread)
         if is_last:
             self._ended_s = time.perf_counter()
             self.is_handed_out = True
@@ -331,13 +343,23 @@ class Pass:
         self.is_closed = True
         self.delivery.close()
         self._ended_s = self._ended_s or time.perf_counter()
-        position = self.cursor.position()
-        self.cursor.position = lambda: position  # Which a process that is forked now can read too.
+        self._keep_position()
+
+    def _keep_position(self) -> None:
+        """Let a process that is forked from now on read the position too."""
+        position = _position(self.delivery, self._batches.start)
+        self.cursor.position = lambda: position
 
     def end(self, patience_s: float | None = _PATIENCE_S) -> None:
         """End the pass, and wait for its threads, though not for long if a batch takes long."""
         self.signal_end()
         self._producers.join(patience_s)
+
+    def await_followers(self) -> None:
+        """Wait until no other thread is about to set the position, now that the pass is closed."""
+        end_s = time.monotonic() + _PATIENCE_S
+        while self._following - {threading.get_ident()} and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
 
     def await_consumers(self, end_s: float) -> None:
         """Wait until no thread waits for a batch any more."""

@@ -200,12 +200,16 @@ class PythonProducers:
         return {"slabs": 0, "lent": 0, "bytes": 0, "allocations": 0}
 
 
+def gives_plain_batches(dataset: RaggedDataset) -> bool:
+    """Return whether a batch is what the columns hold, also in a subclass."""
+    return dataset.has_plain_rows and type(dataset).__getitems__ is RaggedDataset.__getitems__
+
+
 def is_native(dataset: Any, collate: Any) -> bool:
     """Return whether batches are made without Python."""
     return (
         isinstance(dataset, RaggedDataset)
-        and type(dataset).__getitem__ is RaggedDataset.__getitem__
-        and type(dataset).__getitems__ is RaggedDataset.__getitems__
+        and gives_plain_batches(dataset)
         and isinstance(collate, PadCollator)
         and type(collate).__call__ is PadCollator.__call__
     )

@@ -203,7 +203,7 @@ def _as_row(described: str, row: Any, dtype: str, shape: tuple[int | None, ...])
                     f"holds {value}."
                 )
                 raise ValueError(msg)
-    return np.array(converted(array, given, dtype))
+    return np.array(converted(described, array, given, dtype))
 
 
 def _rank(dtype: str) -> int:

@@ -219,6 +219,9 @@ TEST(Column, SaysWhichOffsetIsWrong) {
     expect_fault({{0, 2, 1, 4}, type}, "2: ends at 1, before its begin at 2");
     expect_fault({{0, 2, 4, 5}, type}, "3: ends at 5" + there_are);
     expect_fault({{0, 9, 3, 7}, type}, "1: ends at 9" + there_are);
+    expect_error<std::invalid_argument>(
+        [&] { append_offsets({{}, type}); },
+        "`ids` of `corpus` must have at least 1 offset, but has 0.");
   }
   for (const Type type : {Type::kInt32, Type::kInt64}) {
     expect_fault({{kTop, 3}, type}, "1: begins at -1" + there_are);
@@ -278,6 +281,17 @@ TEST(Column, SaysWhichRangeIsWrong) {
                "begins at byte 10, which is no multiple of 4, the bytes of a value");
   expect_fault([] { append_range(3, 1, 2); },
                "begins at byte 6, which is no multiple of 4, the bytes of a value");
+}
+
+TEST(Column, RangesHaveAsManyStartsAsLengths) {
+  Field field = empty_field(DType::kInt32);
+  Chunk chunk{.values = nullptr, .num_cells = 0, .num_rows = 2, .rows = Chunk::Rows::kRanges};
+  chunk.bounds = packed(field, {0, 0}, Type::kInt64);
+  chunk.bounds_lengths = packed(field, {0, 0, 0}, Type::kInt64);
+  chunk.start_bytes = 4;
+  expect_error<std::invalid_argument>(
+      [&] { field.column->append(chunk); },
+      "`ids` of `corpus` must have as many starts as lengths, but has 2 and 3.");
 }
 
 TEST(Column, AStartHasAtLeastOneByte) {

@@ -174,13 +174,20 @@ TEST(Delivery, WhatItDropsDiesOutsideItsLock) {
   for (std::uint64_t batch = 0; batch < 8; ++batch) {
     ASSERT_EQ(delivery.claim(), batch);
   }
-  delivery.put(0, std::make_shared<NeedsLock>(lock));
-  delivery.put(1, std::make_shared<NeedsLock>(lock));
+  for (std::uint64_t batch = 0; batch < 4; ++batch) {
+    delivery.put(batch, std::make_shared<NeedsLock>(lock));
+  }
+  Delivery::Taken of_closed = delivery.take(0, kNone);
+  Delivery::Taken of_left = delivery.take(1, kNone);
   for (const auto& drop : std::vector<std::function<void()>>{
            [&] { delivery.fail(7, std::make_exception_ptr(Failure(lock))); },
            [&] { delivery.fail(6, std::make_exception_ptr(Failure(lock))); },
            [&] { delivery.leave(1); },
+           [&] { delivery.put_back(1, std::move(of_left)); },
+           [&] { delivery.put(5, std::make_shared<NeedsLock>(lock)); },
            [&] { delivery.close(); },
+           [&] { delivery.put_back(0, std::move(of_closed)); },
+           [&] { delivery.fail(4, std::make_exception_ptr(Failure(lock))); },
        }) {
     std::unique_lock held(lock);
     Threads threads;

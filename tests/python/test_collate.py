@@ -229,3 +229,16 @@ def test_lengths_need_a_ragged_field():
     message = "A field of ['label'] must be ragged, so that there are lengths, but none is."
     with pytest.raises(ValueError, match=whole(message)):
         bound.lengths()
+
+
+def test_a_class_that_changes_rows_changes_those_of_a_slice():
+    class Doubled(RaggedDataset):
+        def __getitem__(self, index):
+            row = super().__getitem__(index)
+            return row if isinstance(index, slice) else {"input_ids": 2 * row["input_ids"]}
+
+    ds = Doubled.from_lists([[7], [4], [5, 6]])
+    collate = PadCollator(ids_field())
+    assert collate(ds[1:])["input_ids"].tolist() == [[8, 0], [10, 12]]
+    assert collate(ds[:][1:])["input_ids"].tolist() == [[8, 0], [10, 12]]
+    assert collate(ds.select([2])[:])["input_ids"].tolist() == [[10, 12]]

@@ -218,6 +218,52 @@ def test_the_mask_is_of_a_field_itself_rather_than_of_what_is_made_of_it():
     }
 
 
+SHIFTED = {**ids_field(), "labels": Field(-100, source="input_ids", start=1)}
+OTHER = [[100, 101, 102], [103], [104, 105]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        (SHIFTED, "labels"),
+        ({"label": Field(source="input_ids"), **ids_field()}, "label"),
+        ({"x": Field(source="input_ids"), "input_ids": Field(source="y")}, "input_ids"),
+        ({**ids_field(), "attention_mask": Field(source="input_ids")}, "attention_mask"),
+        ({**ids_field(), "lengths": Field(source="input_ids")}, "lengths"),
+    ],
+)
+@pytest.mark.parametrize("values", [flat(OTHER, "int32"), np.arange(3, dtype=np.uint8)])
+def test_a_key_wins_over_an_unnamed_field_of_the_data_of_the_same_name(fields, name, values):
+    collate = PadCollator(fields, lengths=True)
+    data = {"y": flat(OTHER, "int16")}
+    batch = both_ways(collate, **{**data, name: values} if name != "input_ids" else data)
+    assert same(batch, both_ways(collate, **data))
+
+
+def test_a_key_is_made_of_its_source_rather_than_of_the_field_of_its_name():
+    collate = PadCollator({"input_ids": Field(source="tokens")})
+    data = {"tokens": [[5, 6, 7], [8]], "input_ids": [[1], [2]]}
+    expected = {"input_ids": [[5, 6, 7], [8, 0, 0]], "attention_mask": [[1, 1, 1], [1, 0, 0]]}
+    ds = RaggedDataset({name: flat(rows, "int32") for name, rows in data.items()})
+    assert lists(collate(ds[:])) == expected
+    assert lists(collate([ds[0], ds[1]])) == expected
+
+
+def test_keys_may_be_made_of_each_others_fields():
+    collate = PadCollator({"input_ids": Field(source="x"), "x": Field(source="input_ids")})
+    batch = both_ways(collate, x=flat(OTHER, "int32"))
+    assert batch["input_ids"][0].tolist() == OTHER[0]
+    assert batch["x"][0].tolist() == ROWS[0]
+
+
+@pytest.mark.parametrize("value", ["text", None, [[1], [2, 3]], np.uint64(2**63)])
+def test_what_has_the_name_of_a_key_that_is_made_of_another_field_is_not_read(value):
+    collate = PadCollator({**SHIFTED, "attention_mask": Field(source="input_ids")})
+    row = {"input_ids": [1, 2]}
+    unread = {"labels": value, "attention_mask": value}
+    assert same(collate([{**row, **unread}]), collate([row]))
+
+
 def test_nothing_is_added_that_is_not_asked_for():
     assert list(both_ways(PadCollator(ids_field(), attention_mask=False))) == ["input_ids"]
 

@@ -296,6 +296,14 @@ def test_another_kind_is_named(rows, message):
             ),
         ),
         (
+            samples([[1.0], [1e39]]),
+            "`rows[1]['input_ids']` must be in the range of float32, but holds 1e+39.",
+        ),
+        (
+            samples([np.ones(1, np.float16), [70_000]]),
+            "`rows[1]['input_ids']` must be in the range of float16, but holds 70000.",
+        ),
+        (
             samples([np.ma.masked_array([1, 2], [False, True])]),
             "`rows[0]['input_ids']` must not be masked, but 1 values are.",
         ),
@@ -304,3 +312,12 @@ def test_another_kind_is_named(rows, message):
 def test_a_value_that_does_not_fit_is_named(rows, message):
     with pytest.raises(ValueError, match=whole(message)):
         COLLATE(rows)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "beyond"), [("float16", 70_000.0), ("float16", 70_000), ("bfloat16", 3.4e38)]
+)
+def test_a_number_beyond_the_float_type_that_is_asked_for_is_named(dtype, beyond):
+    message = f"`rows[1]['x']` must be in the range of {dtype}, but holds {beyond}."
+    with pytest.raises(ValueError, match=whole(message)):
+        PadCollator({"x": Field(dtype=torch_type(dtype))})([{"x": [1.0]}, {"x": [beyond]}])

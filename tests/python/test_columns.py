@@ -276,9 +276,28 @@ def test_floats_become_bfloat16_as_torch_makes_them(halves):
     values = values[~(expected.isinf().numpy() & np.isfinite(values))]  # They are refused.
     expected = torch.from_numpy(values).bfloat16()
     with np.errstate(all="raise"):
-        raw = converted(values, "float32", "bfloat16")
+        raw = converted("x[0]", values, "float32", "bfloat16")
     got = torch.from_numpy(raw.view(np.int16)).view(torch.bfloat16)
     assert torch.equal(got.isnan(), expected.isnan())
     assert torch.equal(got[~got.isnan()], expected[~expected.isnan()])
-    back = converted(raw, "bfloat16", "float32")
+    back = converted("x[0]", raw, "bfloat16", "float32")
     assert np.array_equal(back, expected.float().numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "to", "message"),
+    [
+        ([1.0, 1e39, 1e40], "float32", "`x[3]` must be in the range of float32, but holds 1e+39."),
+        ([3, -70_000], "float16", "`x[3]` must be in the range of float16, but holds -70000."),
+        ([3.4e38], "bfloat16", "`x[3]` must be in the range of bfloat16, but holds 3.4e+38."),
+        (
+            np.array([1, 2**63], np.uint64),
+            "int64",
+            f"`x[3]` must hold integers below 2**63, but holds {2**63}.",
+        ),
+    ],
+)
+def test_a_value_that_another_type_lacks_is_named(values, to, message):
+    values = np.array(values)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        converted("x[3]", values, values.dtype.name, to)

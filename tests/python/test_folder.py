@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import re
 import shutil
-import stat
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -70,6 +69,46 @@ def test_large_data_is_saved_in_pieces(tmp_path, monkeypatch):
     opened = RaggedDataset.open(tmp_path / "corpus")
     assert rows_of(opened) == rows
     assert rows_of(opened, "label") == list(range(500))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_in_order_and_in_any_order_are_saved_alike(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(folder_module, "_PIECE_ROWS", 7)
+    random = np.random.default_rng(seed)
+    chunks = []
+    for num_rows in random.integers(0, 25, random.integers(1, 4)):
+        offsets = random.integers(0, 3) + np.cumsum([0, *random.integers(0, 5, num_rows)])
+        chunks.append((random.integers(0, 99, (offsets[-1] + 2, 2), np.int16), offsets))
+    num_rows = sum(len(offsets) - 1 for _, offsets in chunks)
+    frames = random.integers(0, 99, (num_rows, 3), np.int32)
+    ds = RaggedDataset({"ids": chunks, "frame": frames, "flag": frames[:, 0] > 50})
+    if seed % 2 and num_rows:
+        ds = ds.select(np.sort(random.integers(0, num_rows, 2 * num_rows)))
+    ds.save(tmp_path / "corpus")
+    opened = RaggedDataset.open(tmp_path / "corpus")
+    assert opened.fields == ds.fields
+    assert len(opened) == len(ds)
+    for row, expected in zip(opened, ds, strict=True):
+        assert all(torch.equal(row[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [np.zeros(200_000, np.int8), (np.zeros(0, np.int32), np.zeros(200_001, np.int64))],
+    ids=["labels", "empty rows"],
+)
+def test_short_rows_are_saved_few_at_a_time(tmp_path, field):
+    ds = RaggedDataset({"x": field})
+    tracemalloc.start()
+    try:
+        ds.save(tmp_path / "corpus")
+        # What is made of a row takes well over 100 bytes, its number and length at most 16.
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+    opened = RaggedDataset.open(tmp_path / "corpus")
+    assert opened.fields == ds.fields
+    assert len(opened) == 200_000
 
 
 def test_every_source_can_be_saved(tmp_path):
@@ -154,84 +193,6 @@ def test_an_opened_data_set_is_pickled_as_its_path(tmp_path, monkeypatch):
     assert rows_of(pickle.loads(data)) == rows
 
 
-def test_an_existing_folder_or_file_is_left_alone(tmp_path, saved):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in ("corpus", "file", "empty", "link"):
-        with pytest.raises(FileExistsError, match=name):
-            dataset([[1]]).save(tmp_path / name)
-    assert rows_of(RaggedDataset.open(saved)) == ROWS
-    assert {path.name for path in tmp_path.iterdir()} == {"corpus", "file", "empty", "link"}
-
-
-def test_a_folder_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch):
-    save = folder_module.FolderDraft.append
-
-    def append(*arguments):
-        (tmp_path / "corpus").mkdir(exist_ok=True)
-        save(*arguments)
-
-    monkeypatch.setattr(folder_module.FolderDraft, "append", append)
-    with pytest.raises(FileExistsError):
-        dataset(ROWS).save(tmp_path / "corpus")
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-    assert not list((tmp_path / "corpus").iterdir())
-
-
-def test_a_missing_parent_is_said_to_be_missing(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none/corpus'$"):
-        dataset(ROWS).save(tmp_path / "none" / "corpus")
-    with pytest.raises(FileNotFoundError, match=r"fields\.json"):
-        RaggedDataset.open(tmp_path / "none")
-
-
-@pytest.mark.parametrize("calls", [0, 1, 2, 3, 4])
-def test_a_folder_that_cannot_be_written_is_not_there(tmp_path, monkeypatch, calls):
-    fsync = os.fsync
-    left = iter(range(calls))
-
-    def fail(descriptor):
-        if next(left, None) is None:
-            raise OSError(28, "No space left on device")
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space left"):
-        dataset(ROWS, label=np.arange(4)).save(tmp_path / "corpus")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_draft_that_cannot_be_made_is_not_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_module, "_MAGIC", None)
-    with pytest.raises(TypeError):
-        dataset(ROWS).save(tmp_path / "corpus")
-    assert not list(tmp_path.iterdir())
-
-
-def test_everything_is_on_the_disk_before_the_folder_is(tmp_path, monkeypatch):
-    synced = []
-    fsync = os.fsync
-
-    def record(descriptor):
-        synced.append(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", record)
-    dataset(ROWS, label=np.arange(4)).save(tmp_path / "corpus")
-    paths = [*(tmp_path / "corpus").iterdir(), tmp_path / "corpus", tmp_path]
-    assert sorted(synced[:-2]) == sorted(path.stat().st_ino for path in paths[:-2])
-    assert synced[-2:] == [path.stat().st_ino for path in paths[-2:]]
-
-
-def test_whoever_may_read_new_files_may_read_a_saved_folder(tmp_path, saved):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    for path in saved.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "file").stat().st_mode)
-    assert saved.stat().st_mode == (tmp_path / "folder").stat().st_mode
-
-
 def changed(saved, **fields):
     path = saved / "fields.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
@@ -244,8 +205,10 @@ OFFSETS = {"offsets": "0.input_ids.offsets.npy"}
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"version": 2}, "is of the format 'evenstride ragged', version 2"),
+        ({"version": 0}, "is of the format 'evenstride ragged', version 0"),
+        ({"version": "2"}, "is of the format 'evenstride ragged', version '2'"),
         ({"format": "other"}, "is of the format 'other', version 1"),
+        ({"format": "other", "version": 2}, "is of the format 'other', version 2"),
         ({"num_rows": -1}, "is said to have -1 rows"),
         ({"num_rows": True}, "is said to have True rows"),
         ({"num_rows": 5}, "its `0.input_ids.offsets.npy` has 4 rows instead of 5"),
@@ -282,6 +245,20 @@ OFFSETS = {"offsets": "0.input_ids.offsets.npy"}
 def test_a_description_that_does_not_fit_is_one_sentence(saved, fields, reason):
     changed(saved, **fields)
     message = f"`{saved}` must be a data set that was saved whole, but {reason}."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        RaggedDataset.open(saved)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"num_rows": None, "fields": None}, {"fields": {"a": {**IDS, "codec": "zstd"}}}],
+)
+def test_a_folder_of_a_newer_version_is_said_to_be_newer(saved, fields):
+    changed(saved, version=2, **fields)
+    message = (
+        f"`{saved}` must be a data set of version 1, which this evenstride reads, but is newer: "
+        "of version 2."
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         RaggedDataset.open(saved)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, Subset
 
 import evenstride as es
 from loader_support import collator, loader_of, ragged, rows, sampler_of
@@ -174,6 +174,74 @@ def test_rows_of_any_dataset_must_not_be_longer_than_the_collator_leaves_them():
         es.Loader(dataset, sampler([5, 2]), collator(max_length=4))
     loader = es.Loader(dataset, sampler([4, 2]), collator(max_length=4))
     assert sum(len(batch["input_ids"]) for batch in loader) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "name", "most"),
+    [
+        ({"x": es.Field(max_length=4)}, {}, "fields['x'].max_length", 4),
+        ({"x": es.Field(max_length=4)}, {"max_length": 2}, "fields['x'].max_length", 4),
+        ({"x": es.Field(max_length=2)}, {"max_length": 4}, "fields['x'].max_length", 2),
+        ({"x": es.Field(start=3)}, {"max_length": 4}, "max_length", 4),
+        (
+            {"x": es.Field(max_length=3), "y": es.Field(max_length=4)},
+            {},
+            "fields['y'].max_length",
+            4,
+        ),
+        (
+            {"next": es.Field(source="x", start=1), "x": es.Field(max_length=4)},
+            {},
+            "fields['x'].max_length",
+            4,
+        ),
+        (
+            {"a": es.Field(source="x", max_length=4), "b": es.Field(source="x")},
+            {},
+            "fields['a'].max_length",
+            4,
+        ),
+    ],
+)
+def test_the_cuts_of_fields_are_those_of_the_collator(fields, options, name, most):
+    dataset = [{"x": [1, 2, 3, 4, 5], "y": [1] * 5}] * 2
+    collate = es.PadCollator(fields, **options)
+    message = f"`{name}` of `collate` must be at least the longest of `sampler`'s lengths, "
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}{most + 1}, but is {most}.$"):
+        es.Loader(dataset, sampler([most + 1, 1]), collate)
+    es.Loader(dataset, sampler([most, 1]), collate)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({"x": es.Field(max_length=9)}, {"max_length": 4}),
+        ({"x": es.Field(), "y": es.Field(max_length=4)}, {}),
+        ({"x": es.Field(start=4)}, {}),
+    ],
+)
+def test_rows_that_no_field_surely_cuts_may_be_of_any_length(fields, options):
+    dataset = [{"x": [1, 2, 3, 4, 5], "y": [1] * 5}] * 2
+    loader = es.Loader(dataset, sampler([5, 5]), es.PadCollator(fields, **options))
+    assert sum(len(batch["x"]) for batch in loader) == 2
+
+
+def test_a_function_may_make_rows_of_other_lengths_than_a_ragged_dataset_has():
+    loader = es.Loader(DATASET, sampler(DATASET.lengths + 3), len)
+    assert sum(loader) == 30
+    message = "`sampler` must be made of as many lengths as `dataset` has samples, 30, but has 29."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        es.Loader(DATASET, sampler(DATASET.lengths[1:]), len)
+
+
+def test_a_subset_of_a_class_that_changes_its_rows_keeps_their_numbers():
+    class Numbered(es.RaggedDataset):
+        def __getitem__(self, index):
+            return {**super().__getitem__(index), "number": torch.tensor(index)}
+
+    whole = Numbered.from_lists([[1], [2], [3]])
+    loader = es.Loader(Subset(whole, [2, 0]), sampler([1, 1]), collator())
+    assert sorted(number for batch in loader for number in batch["number"].tolist()) == [0, 2]
 
 
 def test_a_dataset_that_changes_its_rows_has_lengths_of_its_own():

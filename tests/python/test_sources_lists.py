@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_support import NO_NUMBERS, rows_of
+from evenstride import Field, PadCollator
 from evenstride.dataset import RaggedDataset
 
 ROWS = [[7, 8, 9], [], [4], [5, 6]]
@@ -108,28 +110,28 @@ def test_lists_are_copied():
         ([{1: [1]}], TypeError, "The names of fields must be strings, but one is 1."),
         (
             [{"x": [1]}, {"x": 1}],
-            ValueError,
-            "`x[1]` must be a list of numbers, as other rows are, but is a number.",
+            TypeError,
+            "`x[1]` must be a sequence, as in other rows, but is a single value.",
         ),
         (
             [{"x": 1}, {"x": [1]}],
-            ValueError,
-            "`x[1]` must be a number, as other rows are, but is a list of numbers.",
+            TypeError,
+            "`x[1]` must be a single value, as in other rows, but is a sequence.",
         ),
         (
             [{"x": []}, {"x": [1]}, {"x": [[1, 2]]}],
             ValueError,
             (
-                "`x[2]` must be a list of numbers, as other rows are, but is a list of cells of "
-                "shape (2,)."
+                "`x[2]` must have cells of shape (), as other rows have, but has cells of shape "
+                "(2,)."
             ),
         ),
         (
             [{"x": [[1, 2]]}, {"x": [[1, 2, 3]]}],
             ValueError,
             (
-                "`x[1]` must be a list of cells of shape (2,), as other rows are, but is a list of "
-                "cells of shape (3,)."
+                "`x[1]` must have cells of shape (2,), as other rows have, but has cells of shape "
+                "(3,)."
             ),
         ),
         (
@@ -150,23 +152,82 @@ def test_lists_are_copied():
         (
             [[1], [2**63]],
             ValueError,
-            "`input_ids[1]` must hold integers in [-2**63, 2**63), but holds 9223372036854775808.",
+            "`input_ids[1]` must hold integers below 2**63, but holds 9223372036854775808.",
         ),
         (
             [[2**63, -1]],
             ValueError,
-            "`input_ids[0]` must hold integers in [-2**63, 2**63), but holds 9223372036854775808.",
+            (
+                "`input_ids[0]` must hold integers that int64 or uint64 holds, but holds -1 and "
+                "9223372036854775808."
+            ),
+        ),
+        (
+            [[1.0], [1e39]],
+            ValueError,
+            "`input_ids[1]` must be in the range of float32, but holds 1e+39.",
+        ),
+        (
+            [{"x": np.ones(1, np.float16)}, {"x": []}, {"x": [70_000]}],
+            ValueError,
+            "`x[2]` must be in the range of float16, but holds 70000.",
         ),
         (
             [np.ones(1), np.ones(1, np.float16)],
             TypeError,
-            "`input_ids` must have floats of one type, but has float16 and float64.",
+            "The rows of `input_ids` must be of one type, but are float16 and float64.",
         ),
     ],
 )
 def test_what_cannot_be_a_row_is_one_sentence(rows, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         RaggedDataset.from_lists(rows)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1], 2],
+        [2, [1]],
+        [[1], [[1, 2]]],
+        [[[1, 2]], [[1, 2, 3]]],
+        [np.ones(1), np.ones(1, np.float16)],
+        [[1], ["a"]],
+        [[1], None],
+        [[1], [[1], [2, 3]]],
+        [[2**63, -1]],
+        [[1], [2**64]],
+        [[1], [2**63]],
+        [[1.0], [1e39]],
+        [np.ones(1, np.float16), [70_000]],
+        [[1], np.ma.masked_array([1, 2], [False, True])],
+    ],
+)
+def test_what_cannot_be_a_row_cannot_be_a_sample(rows):
+    """With the same sentence, but for how rows are called."""
+    samples = [{"x": row} for row in rows]
+    with pytest.raises((TypeError, ValueError)) as of_rows:
+        RaggedDataset.from_lists(samples)
+    with pytest.raises(of_rows.type) as of_samples:
+        PadCollator({"x": Field()})(samples)
+    assert re.sub(r"rows\[(\d)\]\['x'\]", r"x[\1]", str(of_samples.value)) == str(of_rows.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "dtype"),
+    [
+        ([0.5], torch.float32),
+        ([np.float16(0.5)], torch.float16),
+        ([torch.tensor(0.5).bfloat16().half()], torch.float16),
+        (array("d", [0.5]), torch.float64),
+        (memoryview(array("d", [0.5])), torch.float64),
+        (array("f", [0.5]), torch.float32),
+        (np.float64(0.5), torch.float64),
+    ],
+)
+def test_floats_have_the_type_that_they_have_in_samples(row, dtype):
+    collate = PadCollator({"x": Field()}, attention_mask=False)
+    assert from_lists({"x": row})[0]["x"].dtype == collate([{"x": row}])["x"].dtype == dtype
 
 
 def test_lists_of_lists_of_different_lengths_are_one_sentence():

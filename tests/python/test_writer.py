@@ -272,9 +272,10 @@ def test_a_killed_process_leaves_no_folder_but_a_draft(tmp_path):
 )
 def test_a_number_beyond_the_range_of_a_float_is_refused(tmp_path, dtype, value):
     with RaggedWriter(tmp_path / "corpus", {"x": dtype}) as writer:
-        with pytest.raises(ValueError, match=rf"^Values must be in the range of {dtype}, but"):
-            writer.append({"x": [1.0, value]})
         writer.append({"x": [1.0, np.inf, np.nan]})
+        message = f"`x[1]` must be in the range of {dtype}, but holds {value}."
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            writer.append({"x": [1.0, value]})
     assert writer.num_rows == 1
 
 
