@@ -167,12 +167,12 @@ def check_loader_state(state: Any, sampler: BucketBatchSampler) -> tuple[int, in
         msg = f"`state` must have the fields 'sampler' and 'taken', but has {list(state)}."
         raise ValueError(msg)
     epoch, step = check_state(state["sampler"], sampler.state_dict(consumed=0))
-    taken, end = state["taken"], len(sampler)
+    saved_step, taken, end = int(state["sampler"]["step"]), state["taken"], len(sampler)
     if not isinstance(taken, Sequence) or isinstance(taken, str):
         msg = f"`state['taken']` must be a list of steps, but is {taken!r}."
         raise TypeError(msg)
     steps = [as_integer(f"state['taken'][{i}]", one) for i, one in enumerate(taken)]
-    if steps and any(low >= high for low, high in pairwise([step, *steps, end])):
-        msg = f"`state['taken']` must hold rising steps in ({step}, {end}), but is {steps}."
+    if steps and any(low >= high for low, high in pairwise([saved_step, *steps, end])):
+        msg = f"`state['taken']` must hold rising steps in ({saved_step}, {end}), but is {steps}."
         raise ValueError(msg)
     return epoch, step, steps

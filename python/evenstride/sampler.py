@@ -354,7 +354,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next pass go on where `state` was taken. Reads no data and replays nothing.
+        """Make the next pass go on where `state` was taken: after an epoch, with the next one.
 
         Raises
         ------
@@ -364,9 +364,8 @@ class BucketBatchSampler(Sampler[list[int]]):
         """
         epoch, step = check_state(state, self.state_dict(consumed=0))
         self._cursor = Cursor(epoch, step, step)
-        is_over = step == len(self)
-        self._next = None if is_over else (epoch, step)
-        self._finished = epoch if is_over else None
+        self._next = epoch, step
+        self._finished = None
 
     def _lengths_fingerprint(self) -> str:
         if self._fingerprint is None:

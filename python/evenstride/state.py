@@ -14,7 +14,7 @@ STATE_VERSION = 1
 
 
 def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, int]:
-    """Return the epoch and the step of `state`.
+    """Return the epoch and the step of `state`; the end of an epoch is the start of the next.
 
     Raises
     ------
@@ -39,7 +39,8 @@ def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, i
     if not 0 <= step <= steps:
         msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
         raise ValueError(msg)
-    return as_uint64("epoch", state["epoch"]), step
+    epoch = as_uint64("epoch", state["epoch"])
+    return (as_uint64("epoch", epoch + 1), 0) if step == steps else (epoch, step)
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:

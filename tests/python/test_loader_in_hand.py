@@ -53,9 +53,10 @@ def test_a_consumer_amid_a_batch_does_not_undo_a_move(count, move, epoch, step, 
     running, batch = held_in_hand(loader, count)
     move(loader, state)
     running.count(batch)
-    assert loader.state_dict() == state
-    if step == STEPS:
+    if step == STEPS:  # The same point.
         epoch, step = epoch + 1, 0
+        state["sampler"] |= {"epoch": epoch, "step": step}
+    assert loader.state_dict() == state
     plan = plan_of(loader, epoch)
     rest = [plan[i] for i in range(step, len(plan)) if i not in taken]
     assert counted(batch for part in consume_all(loader) for batch in part) == counted(rest)

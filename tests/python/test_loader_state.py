@@ -44,8 +44,8 @@ def test_goes_on_where_it_was_at_every_position(is_native):
         assert state["taken"] == []
         resumed = loader_of(is_native=is_native)
         resumed.load_state_dict(state)
-        assert resumed.state_dict() == state
         if step < len(plan):
+            assert resumed.state_dict() == state
             assert [rows(batch) for batch in resumed] == plan[step:]
             assert rows(next(batches)) == plan[step]
         assert [rows(batch) for batch in resumed] == plan_of(loader, 1)

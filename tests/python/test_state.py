@@ -115,11 +115,10 @@ class Passes(RuleBasedStateMachine):
             self.sampler = new_sampler()
             self.iterators = []
         self.sampler.load_state_dict(json.loads(json.dumps(state)))
+        if step == STEPS:  # The same point.
+            epoch, step = epoch + 1, 0
         self.told, self.began = (epoch, step), step
-        if step == STEPS:
-            self.pending, self.finished = None, {epoch}
-        else:
-            self.pending, self.finished = (epoch, step), set()
+        self.pending, self.finished = (epoch, step), set()
 
     @invariant()
     def the_state_tells_the_place(self):
@@ -143,6 +142,20 @@ def through_torch(state):
     torch.save(state, file)
     file.seek(0)
     return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("step", range(STEPS + 1))
+def test_a_resumed_run_begins_at_the_epoch_of_the_sampler(step):
+    sampler = new_sampler()
+    sampler.set_epoch(2)
+    list(sampler)
+    resumed = new_sampler()
+    resumed.load_state_dict(sampler.state_dict(consumed=step))
+    found = []
+    for epoch in range(resumed.epoch, 4):
+        resumed.set_epoch(epoch)
+        found += resumed
+    assert found == epoch_of(2)[step:] + epoch_of(3)
 
 
 @pytest.mark.parametrize("store", [through_json, through_torch, dict])
