@@ -8,12 +8,10 @@ when a round begins; only one of them works at a time.
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import time
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from harness import (
     compare,
     finish,
     load_lengths,
+    memory_mib,
     parse_arguments,
 )
 
@@ -156,20 +155,6 @@ def waits(source: Source, number: int) -> str:
 
 
 # --------------------------------------------------------------------------- memory
-
-
-def memory_mib() -> float:
-    """Return what this process and its children hold beside files, each shared page once."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").split()
-    total = 0
-    for process in ("self", *children):
-        text = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8")
-        total += sum(
-            int(line.split()[1])
-            for line in text.splitlines()
-            if line.startswith(("Pss_Anon:", "Pss_Shmem:"))
-        )
-    return total / 1024
 
 
 def measure_memory(name: str) -> int:

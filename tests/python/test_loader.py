@@ -233,9 +233,13 @@ def test_pinning_without_cuda_does_nothing_and_says_so_once():
 
 
 def test_is_not_copied():
+    message = (
+        "A `Loader` has threads, and cannot be copied or pickled: make one where it is needed, of "
+        "its data set, sampler and collator, which can."
+    )
     with loader_of() as loader:
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-            with pytest.raises(TypeError, match=r"^A `Loader` has threads, and cannot be copied"):
+            with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
                 copied(loader)
 
 
