@@ -142,8 +142,8 @@ class NativeWorkers {
       : collator_(collator),
         delivery_(std::move(delivery)),
         pool_(std::move(pool)),
-        workers_(
-            std::make_unique<Workers>(collator.collator, batches, delivery_, pool_, num_threads)) {}
+        workers_(std::make_unique<Workers>(collate_into(collator.collator, pool_), batches,
+                                           delivery_, num_threads)) {}
 
   Numbered<MadeBatch> take(std::uint32_t target) {
     const Delivery::Taken taken = wait_for_batch(*delivery_, target);

@@ -50,14 +50,18 @@ bool may_misfit(const Output& output) {
   }
 }
 
-void check_column(const Output& output, const Column& first) {
-  const Column& column = *output.column;
+void check_rows(const Column& column, const Column& first) {
   if (column.num_rows() != first.num_rows()) {
     throw std::invalid_argument(column.described() + " must have " +
                                 std::to_string(first.num_rows()) + " rows, as many as " +
                                 first.described() + ", but has " +
                                 std::to_string(column.num_rows()) + ".");
   }
+}
+
+void check_column(const Output& output, const Column& first) {
+  const Column& column = *output.column;
+  check_rows(column, first);
   if (output.source != Output::Source::kValues && is_float(output.dtype)) {
     throw std::invalid_argument("`" + output.key + "` must be of integers or bools, but is " +
                                 std::string(name_of(output.dtype)) + ".");
@@ -68,6 +72,16 @@ void check_column(const Output& output, const Column& first) {
                                 " holds " + std::string(name_of(column.dtype())) +
                                 ", and only integers and bools become others of these.");
   }
+}
+
+void check_prompt(const Output& output, const Column& first) {
+  const Column& prompt = *output.prompt;
+  if (prompt.is_ragged() || prompt.cell_values() != 1 || is_float(prompt.dtype())) {
+    throw std::invalid_argument(
+        "The prompt of `" + output.key + "` must be one integer a row, but " + prompt.described() +
+        " holds " + (is_float(prompt.dtype()) ? "floats." : "several values a row."));
+  }
+  check_rows(prompt, first);
 }
 
 // Asks for the cache lines of the bytes [begin, end) of a row. Into the second-level cache, which
@@ -117,6 +131,25 @@ void check_row(const Output& output, std::uint64_t number, const Row& row) {
   }
 }
 
+// Returns how many cells of a row are its prompt.
+std::uint64_t prompt_at(const Output& output, std::uint64_t number, const Row& row) {
+  const DType dtype = output.prompt->dtype();
+  if (first_misfit(row.values, 1, dtype, DType::kUInt64) == 0) {
+    throw std::range_error(output.prompt->described() + ", row " + std::to_string(number) +
+                           ": must be at least 0, the cells of a prompt, but is " +
+                           integer_at(row.values, 0, dtype) + ".");
+  }
+  std::uint64_t cells = 0;
+  pad_row(pad_values_of(dtype, DType::kUInt64), {.values = row.values,
+                                                 .out = reinterpret_cast<std::byte*>(&cells),
+                                                 .length = 1,
+                                                 .width = 1,
+                                                 .prompt = 0,
+                                                 .padding = 0,
+                                                 .pads_left = false});
+  return cells;
+}
+
 }  // namespace
 
 Collator::Collator(std::vector<Output> outputs, std::optional<std::span<const std::int64_t>> rows,
@@ -132,6 +165,9 @@ Collator::Collator(std::vector<Output> outputs, std::optional<std::span<const st
   const Column& first = *outputs_.front().column;
   for (const Output& output : outputs_) {
     check_column(output, first);
+    if (output.prompt != nullptr) {
+      check_prompt(output, first);
+    }
     recipes_.push_back(recipe_of(output));
   }
   num_samples_ = rows_ ? rows_->size() : first.num_rows();
@@ -197,6 +233,7 @@ void Collator::look_up(std::span<const std::int64_t> samples, BatchRows& batch) 
   for (std::size_t r = 0; r < readings_.size(); ++r) {
     read(readings_[r], batch.readings[r]);
   }
+  read_prompts(batch);
   lay_out(batch);
 }
 
@@ -221,6 +258,25 @@ void Collator::read(const Reading& reading, BatchRows::Reading& into) const {
     }
   }
   into.width = column.is_ragged() ? rounded_up(longest, pad_to_multiple_of_) : 1;
+}
+
+void Collator::read_prompts(BatchRows& batch) const {
+  batch.prompts.resize(outputs_.size());
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const Output& output = outputs_[o];
+    batch.prompts[o].clear();
+    if (output.prompt == nullptr) {
+      continue;
+    }
+    const std::vector<Row>& rows = batch.readings[recipes_[o].reading].rows;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Row row = output.prompt->row(batch.numbers[i]);
+      const std::uint64_t cells = prompt_at(output, batch.numbers[i], row);
+      const std::uint64_t skipped = std::min(output.start, cells);
+      batch.prompts[o].push_back(
+          static_cast<std::uint32_t>(std::min(cells - skipped, rows[i].length)));
+    }
+  }
 }
 
 void Collator::lay_out(BatchRows& batch) const {
@@ -258,6 +314,15 @@ std::uint64_t Collator::most_bytes(std::uint64_t num_samples, std::uint64_t num_
   return bytes;
 }
 
+void Collator::check_fits(const BatchRows& batch) const {
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const std::vector<Row>& rows = batch.readings[recipes_[o].reading].rows;
+    for (std::size_t i = 0; recipes_[o].checks && i < rows.size(); ++i) {
+      check_row(outputs_[o], batch.numbers[i], rows[i]);
+    }
+  }
+}
+
 void Collator::write(const BatchRows& batch, std::byte* memory, int num_threads) const {
   const std::uint64_t num_samples = batch.layout.num_samples;
   const auto write_samples = [&](std::uint64_t begin, std::uint64_t end) {
@@ -282,6 +347,7 @@ void Collator::write_output(std::size_t o, const BatchRows& batch, std::byte* me
   const Recipe& recipe = recipes_[o];
   const Layout::Array& array = batch.layout.arrays[o];
   const std::vector<Row>& rows = batch.readings[recipe.reading].rows;
+  const std::vector<std::uint32_t>& prompts = batch.prompts[o];
   const std::uint64_t width = array.width * recipe.cell_values;
   const bool takes_values = output.source == Output::Source::kValues;
   const bool takes_lengths = output.source == Output::Source::kLengths;
@@ -294,11 +360,13 @@ void Collator::write_output(std::size_t o, const BatchRows& batch, std::byte* me
     if (recipe.checks) {
       check_row(output, batch.numbers[i], row);
     }
+    const std::uint64_t prompt = prompts.empty() ? 0 : prompts[i] * recipe.cell_values;
     const std::uint64_t length = takes_lengths ? 1 : row.length * recipe.cell_values;
     pad_row(recipe.pad, {.values = takes_lengths ? bytes_of(row.length) : row.values,
                          .out = out,
                          .length = static_cast<std::uint32_t>(length),
                          .width = static_cast<std::uint32_t>(width),
+                         .prompt = static_cast<std::uint32_t>(prompt),
                          .padding = takes_values ? output.padding : 0,
                          .pads_left = output.pads_left});
   }

@@ -33,6 +33,9 @@ struct Output {
   bool pads_left = false;
   std::uint64_t start = 0;  // Of every row, the cells [start, start + max_length) are taken.
   std::uint64_t max_length = ~std::uint64_t{0};
+  // Of values, if not null: a column of one integer a row, which says how many of the row's first
+  // cells are its prompt, counted from the row's own beginning. Padding stands in their place.
+  std::shared_ptr<const Column> prompt = nullptr;
 };
 
 // Where the outputs of one batch lie in its memory, and what was counted on the way.
@@ -63,44 +66,13 @@ struct BatchRows {
   Layout layout;
   std::vector<std::uint64_t> numbers;  // Of the samples in the columns.
   std::vector<Reading> readings;       // One for each way of reading a column.
+  // For each output that has a prompt, its cells in each row, at most those of the row.
+  std::vector<std::vector<std::uint32_t>> prompts;
 };
 
 // Makes batches of samples. Immutable, so that any number of threads can share it.
 class Collator {
  public:
-  // Sample i is row `rows[i]` of every column, or row i if there are no `rows`. The width of a
-  // batch is its longest row, or 1 if that is longer, rounded up to a multiple of
-  // pad_to_multiple_of. Throws std::invalid_argument if there is no output, columns differ in their
-  // number of rows, an output's type cannot hold its column's, an entry of `rows` is outside the
-  // columns, or pad_to_multiple_of is outside [1, 2^31). The memory of `rows` must outlive the
-  // collator.
-  Collator(std::vector<Output> outputs, std::optional<std::span<const std::int64_t>> rows,
-           std::uint64_t pad_to_multiple_of);
-
-  [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return outputs_; }
-  [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
-
-  // Returns the most bytes of a batch of so many samples, or fewer, and so many tokens, padding
-  // included, in every output that has a width.
-  [[nodiscard]] std::uint64_t most_bytes(std::uint64_t num_samples, std::uint64_t num_tokens) const;
-
-  // Looks up the rows of a batch and lays out its outputs. A negative sample counts from the end.
-  // Throws std::out_of_range if a sample is outside [-num_samples, num_samples), and
-  // std::length_error if there are 2^28 samples, a row of an output has 2^31 values, or a batch has
-  // 2^62 bytes, or more. Asks for the cache lines at the beginning of each row.
-  void look_up(std::span<const std::int64_t> samples, BatchRows& batch) const;
-
-  // Throws std::out_of_range, which says of item i of a batch, as text, that it is no sample.
-  [[noreturn]] void throw_outside(std::size_t i, const std::string& sample) const;
-
-  // Writes every value of every output of a batch that was looked up, each once, and nothing
-  // between the outputs. `memory` has batch.layout.bytes bytes, at a multiple of 64. Uses up to
-  // num_threads threads where the batch is large enough to pay for them; they write the same.
-  // Throws std::range_error, which names the column, its row and the value, if a value does not
-  // fit, with part of the memory written.
-  void write(const BatchRows& batch, std::byte* memory, int num_threads = 1) const;
-
- private:
   // A way of reading a column, which outputs share.
   struct Reading {
     const Column* column;
@@ -117,9 +89,50 @@ class Collator {
     bool checks;                // Whether a value may not fit.
   };
 
+  // Sample i is row `rows[i]` of every column, or row i if there are no `rows`. The width of a
+  // batch is its longest row, or 1 if that is longer, rounded up to a multiple of
+  // pad_to_multiple_of. Throws std::invalid_argument if there is no output, columns differ in their
+  // number of rows, an output's type cannot hold its column's, an entry of `rows` is outside the
+  // columns, a prompt's column is ragged, of several values a row or of floats, or
+  // pad_to_multiple_of is outside [1, 2^31). The memory of `rows` must outlive the
+  // collator.
+  Collator(std::vector<Output> outputs, std::optional<std::span<const std::int64_t>> rows,
+           std::uint64_t pad_to_multiple_of);
+
+  [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return outputs_; }
+  [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
+  [[nodiscard]] const std::vector<Reading>& readings() const noexcept { return readings_; }
+  [[nodiscard]] const std::vector<Recipe>& recipes() const noexcept { return recipes_; }
+
+  // Returns the most bytes of a batch of so many samples, or fewer, and so many tokens, padding
+  // included, in every output that has a width.
+  [[nodiscard]] std::uint64_t most_bytes(std::uint64_t num_samples, std::uint64_t num_tokens) const;
+
+  // Looks up the rows of a batch and lays out its outputs. A negative sample counts from the end.
+  // Throws std::out_of_range if a sample is outside [-num_samples, num_samples), std::range_error
+  // if a prompt is negative, and std::length_error if there are 2^28 samples, a row of an output
+  // has 2^31 values, or a batch has 2^62 bytes, or more. Asks for the cache lines at the beginning
+  // of each row.
+  void look_up(std::span<const std::int64_t> samples, BatchRows& batch) const;
+
+  // Throws std::out_of_range, which says of item i of a batch, as text, that it is no sample.
+  [[noreturn]] void throw_outside(std::size_t i, const std::string& sample) const;
+
+  // Throws std::range_error, which names the column, its row and the value, if a value of a batch
+  // that was looked up does not fit into its output.
+  void check_fits(const BatchRows& batch) const;
+
+  // Writes every value of every output of a batch that was looked up, each once, and nothing
+  // between the outputs. `memory` has batch.layout.bytes bytes, at a multiple of 64. Uses up to
+  // num_threads threads where the batch is large enough to pay for them; they write the same.
+  // Throws what check_fits does, with part of the memory written.
+  void write(const BatchRows& batch, std::byte* memory, int num_threads = 1) const;
+
+ private:
   [[nodiscard]] Recipe recipe_of(const Output& output);
   [[nodiscard]] std::uint64_t row_of(std::span<const std::int64_t> samples, std::size_t i) const;
   void read(const Reading& reading, BatchRows::Reading& into) const;
+  void read_prompts(BatchRows& batch) const;
   void lay_out(BatchRows& batch) const;
   void write_output(std::size_t o, const BatchRows& batch, std::byte* memory, std::uint64_t begin,
                     std::uint64_t end) const;

@@ -9,28 +9,23 @@
 namespace evenstride {
 namespace {
 
-// Calls use(Out{}) with the unsigned integer of this size.
-template <class Use>
-auto with_unsigned(std::size_t size, Use use) {
-  switch (size) {
-    case 1:
-      return use(std::uint8_t{});
-    case 2:
-      return use(std::uint16_t{});
-    case 4:
-      return use(std::uint32_t{});
-    default:
-      return use(std::uint64_t{});
-  }
-}
-
 // Calls use(T{}) with the integer that represents an integer type or bool.
 template <class Use>
 auto with_integer(DType dtype, Use use) {
-  return with_unsigned(size_of(dtype), [&](auto bits) {
+  const auto with_sign = [&](auto bits) {
     using Unsigned = decltype(bits);
     return is_signed(dtype) ? use(std::make_signed_t<Unsigned>{}) : use(Unsigned{});
-  });
+  };
+  switch (size_of(dtype)) {
+    case 1:
+      return with_sign(std::uint8_t{});
+    case 2:
+      return with_sign(std::uint16_t{});
+    case 4:
+      return with_sign(std::uint32_t{});
+    default:
+      return with_sign(std::uint64_t{});
+  }
 }
 
 // Returns the T that is nearest to `value`.
@@ -93,22 +88,8 @@ Pad pad_positions_of(DType to) {
 
 // Flattened, for only what is inlined is compiled for the instruction set of a clone.
 [[gnu::flatten]] EVENSTRIDE_CLONES void pad_row(Pad how, const PadRow& row) {
-  with_unsigned(how.out_bytes, [&](auto out) {
-    using Out = decltype(out);
-    if (how.source == Pad::Source::kMask) {
-      return pad<MaskOf, Out>(row, 0, row.width);
-    }
-    if (how.source == Pad::Source::kPositions) {
-      return pad<PositionsOf, Out>(row, 0, row.width);
-    }
-    with_unsigned(how.wire_bytes, [&](auto wire) {
-      using Wire = decltype(wire);
-      if (how.source == Pad::Source::kSignedValues) {
-        return pad<ValuesOf<std::make_signed_t<Wire>>, Out>(row, 0, row.width);
-      }
-      return pad<ValuesOf<Wire>, Out>(row, 0, row.width);
-    });
-  });
+  with_types<ValuesOf>(how,
+                       [&]<class Source, class Out>() { pad<Source, Out>(row, 0, row.width); });
 }
 
 [[gnu::flatten]] EVENSTRIDE_CLONES std::uint64_t first_misfit(const std::byte* values,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "collate/dtype.h"
 
@@ -15,15 +16,24 @@
 #define EVENSTRIDE_HOST_DEVICE inline
 #endif
 
+// Before a loop that takes a device a few rounds, and is not worth the code of many at once.
+#ifdef __CUDA_ARCH__
+#define EVENSTRIDE_FEW_ROUNDS _Pragma("unroll 1")
+#else
+#define EVENSTRIDE_FEW_ROUNDS
+#endif
+
 namespace evenstride {
 
-// One row of an output: `length` values, with padding before or after them up to `width`. Places in
-// a row have 32 bits, for which devices can keep their widest stores; rows themselves lie anywhere.
+// One row of an output: `length` values, with padding before or after them up to `width`, and in
+// place of the prompt, the first of them. Places in a row have 32 bits, for which devices can keep
+// their widest stores; rows themselves lie anywhere.
 struct PadRow {
   const std::byte* values;  // At any alignment on a host.
   std::byte* out;           // Aligned to its values.
   std::uint32_t length;     // At most `width`.
   std::uint32_t width;      // Below 2^31.
+  std::uint32_t prompt;     // At most `length`.
   std::uint64_t padding;    // In its low bytes.
   bool pads_left;
 };
@@ -59,31 +69,43 @@ struct PositionsOf {
   }
 };
 
+// How a value reaches memory. Tests count the stores.
+struct PlainStore {
+  template <class T>
+  EVENSTRIDE_HOST_DEVICE static void put(T* address, T value) {
+    *address = value;
+  }
+};
+
 // Writes the part of places [begin, end) of a row that is `lane`'s of kLanes: every kLanes-th. Out
 // is the unsigned integer as wide as the output. Precondition: end <= row.width.
-template <class Source, class Out, std::uint32_t kLanes = 1>
+template <class Source, class Out, std::uint32_t kLanes = 1, class Store = PlainStore>
 EVENSTRIDE_HOST_DEVICE void pad(const PadRow& row, std::uint32_t begin, std::uint32_t end,
                                 std::uint32_t lane = 0) {
   const std::uint32_t first = row.pads_left ? row.width - row.length : 0;
+  const std::uint32_t kept = first + row.prompt;
   const std::uint32_t last = first + row.length;
   const auto padding = static_cast<Out>(row.padding);
   const std::byte* const values = row.values;
   auto* const out = reinterpret_cast<Out*>(row.out);
   std::uint32_t place = begin + lane;
-  for (const std::uint32_t head = first < end ? first : end; place < head; place += kLanes) {
-    out[place] = padding;
+  EVENSTRIDE_FEW_ROUNDS
+  for (const std::uint32_t head = kept < end ? kept : end; place < head; place += kLanes) {
+    Store::put(out + place, padding);
   }
   if (const std::uint32_t body = last < end ? last : end; place < body) {
     // Counted from the first value: a sum that can wrap would keep compilers from wide loads.
     auto* const out_of_values = out + first;
     std::uint32_t i = place - first;
+    EVENSTRIDE_FEW_ROUNDS
     for (; i < body - first; i += kLanes) {
-      out_of_values[i] = static_cast<Out>(Source::at(values, i));
+      Store::put(out_of_values + i, static_cast<Out>(Source::at(values, i)));
     }
     place = first + i;
   }
+  EVENSTRIDE_FEW_ROUNDS
   for (; place < end; place += kLanes) {
-    out[place] = padding;
+    Store::put(out + place, padding);
   }
 }
 
@@ -95,6 +117,60 @@ struct Pad {
   std::uint8_t wire_bytes;  // Of a value; of no meaning to masks and positions.
   std::uint8_t out_bytes;
 };
+
+// Calls use.template operator()<Out>() with the unsigned integer of this size.
+template <class Use>
+EVENSTRIDE_HOST_DEVICE void with_unsigned(std::uint32_t bytes, const Use& use) {
+  switch (bytes) {
+    case 1:
+      return use.template operator()<std::uint8_t>();
+    case 2:
+      return use.template operator()<std::uint16_t>();
+    case 4:
+      return use.template operator()<std::uint32_t>();
+    default:
+      return use.template operator()<std::uint64_t>();
+  }
+}
+
+// Calls use.template operator()<Source, Out>() with the types that `how` stands for, where Values
+// is the source of what lies in memory.
+template <template <class> class Values, class Use>
+struct WithOut {
+  template <class Out>
+  struct WithWire {
+    template <class Wire>
+    EVENSTRIDE_HOST_DEVICE void operator()() const {
+      if constexpr (sizeof(Wire) < sizeof(Out)) {
+        if (how.source == Pad::Source::kSignedValues) {
+          return use.template operator()<Values<std::make_signed_t<Wire>>, Out>();
+        }
+      }
+      use.template operator()<Values<Wire>, Out>();
+    }
+
+    Pad how;
+    const Use& use;
+  };
+
+  template <class Out>
+  EVENSTRIDE_HOST_DEVICE void operator()() const {
+    if (how.source == Pad::Source::kMask) {
+      return use.template operator()<MaskOf, Out>();
+    }
+    if (how.source == Pad::Source::kPositions) {
+      return use.template operator()<PositionsOf, Out>();
+    }
+    with_unsigned(how.wire_bytes, WithWire<Out>{how, use});
+  }
+
+  Pad how;
+  const Use& use;
+};
+template <template <class> class Values, class Use>
+EVENSTRIDE_HOST_DEVICE void with_types(Pad how, const Use& use) {
+  with_unsigned(how.out_bytes, WithOut<Values, Use>{how, use});
+}
 
 // Returns how to pad rows of `from` into rows of `to`. Precondition: is_convertible(from, to).
 [[nodiscard]] Pad pad_values_of(DType from, DType to);

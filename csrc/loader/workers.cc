@@ -75,19 +75,29 @@ std::span<const std::int64_t> samples_of(const PlannedBatches& batches, std::uin
 
 }  // namespace
 
+MakeBatch collate_into(std::shared_ptr<const Collator> collator, std::shared_ptr<SlabPool> pool) {
+  return [collator = std::move(collator), pool = std::move(pool)](
+             std::uint64_t, std::span<const std::int64_t> samples, BatchRows& rows) {
+    collator->look_up(samples, rows);
+    auto made = std::make_shared<MadeBatch>();
+    made->slab = pool->take(rows.layout.bytes);
+    collator->write(rows, made->slab->memory);
+    made->layout = rows.layout;
+    return made;
+  };
+}
+
 // What a thread reuses from batch to batch.
 struct Workers::Scratch {
   std::vector<std::int64_t> samples;
   BatchRows rows;
 };
 
-Workers::Workers(std::shared_ptr<const Collator> collator, PlannedBatches batches,
-                 std::shared_ptr<Delivery> delivery, std::shared_ptr<SlabPool> pool,
+Workers::Workers(MakeBatch make, PlannedBatches batches, std::shared_ptr<Delivery> delivery,
                  int num_threads)
-    : collator_(std::move(collator)),
+    : make_(std::move(make)),
       batches_(batches),
       delivery_(std::move(delivery)),
-      pool_(std::move(pool)),
       threads_(std::make_unique<std::vector<std::thread>>()) {
   if (num_threads < 1) {
     throw std::invalid_argument("`num_threads` must be at least 1, but is " +
@@ -124,7 +134,7 @@ Workers::~Workers() {
 void Workers::work() {
   Scratch scratch;
   while (const std::optional<std::uint64_t> batch = delivery_->claim()) {
-    std::shared_ptr<MadeBatch> made;
+    Delivery::Parcel made;
     std::exception_ptr failure;
     try {
       made = make(*batch, scratch);
@@ -141,14 +151,8 @@ void Workers::work() {
   }
 }
 
-std::shared_ptr<MadeBatch> Workers::make(std::uint64_t batch, Scratch& scratch) const {
-  BatchRows& rows = scratch.rows;
-  collator_->look_up(samples_of(batches_, batch, scratch.samples), rows);
-  auto made = std::make_shared<MadeBatch>();
-  made->slab = pool_->take(rows.layout.bytes);
-  collator_->write(rows, made->slab->memory);
-  made->layout = rows.layout;
-  return made;
+Delivery::Parcel Workers::make(std::uint64_t batch, Scratch& scratch) const {
+  return make_(batch, samples_of(batches_, batch, scratch.samples), scratch.rows);
 }
 
 }  // namespace evenstride

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <thread>
@@ -26,22 +27,31 @@ struct PlannedBatches {
   std::uint64_t stride = 1;
 };
 
-// What Workers deliver: a batch, and the memory that holds it.
+// Makes a batch of a plan, whose number and samples these are, into what is delivered. Any number
+// of threads call it at once, each with `rows` of its own, which it uses again for every batch.
+using MakeBatch = std::function<Delivery::Parcel(
+    std::uint64_t number, std::span<const std::int64_t> samples, BatchRows& rows)>;
+
+// A batch, and the memory that holds it.
 struct MadeBatch {
   Layout layout;
   std::shared_ptr<const Slab> slab;
 };
 
-// `num_threads` threads that claim batches, collate them and deliver them, until there are none.
-// What they refer to must outlive them.
+// Returns what makes a MadeBatch, in a slab of this pool.
+[[nodiscard]] MakeBatch collate_into(std::shared_ptr<const Collator> collator,
+                                     std::shared_ptr<SlabPool> pool);
+
+// `num_threads` threads that claim batches, make them and deliver them, until there are none. What
+// they refer to must outlive them.
 class Workers {
  public:
   // Goes on with fewer threads where the system grants no more. Whatever a batch throws is its
   // failure, which is delivered; so is std::out_of_range if the plan has no such batch.
   // Throws std::invalid_argument if num_threads < 1, and std::system_error if there is no thread to
   // be had.
-  Workers(std::shared_ptr<const Collator> collator, PlannedBatches batches,
-          std::shared_ptr<Delivery> delivery, std::shared_ptr<SlabPool> pool, int num_threads);
+  Workers(MakeBatch make, PlannedBatches batches, std::shared_ptr<Delivery> delivery,
+          int num_threads);
   // Closes the delivery and waits for the threads, each of which ends after the batch that it is
   // making. In a process that was forked since, there are none to wait for.
   ~Workers();
@@ -52,12 +62,11 @@ class Workers {
   struct Scratch;
 
   void work();
-  [[nodiscard]] std::shared_ptr<MadeBatch> make(std::uint64_t batch, Scratch& scratch) const;
+  [[nodiscard]] Delivery::Parcel make(std::uint64_t batch, Scratch& scratch) const;
 
-  std::shared_ptr<const Collator> collator_;
+  MakeBatch make_;
   PlannedBatches batches_;
   std::shared_ptr<Delivery> delivery_;
-  std::shared_ptr<SlabPool> pool_;
   HomeProcess home_;
   // Apart, because a forked process must leak it: there, it can neither join nor detach them.
   std::unique_ptr<std::vector<std::thread>> threads_;

@@ -44,6 +44,7 @@ struct Problem {
             .out = out,
             .length = length,
             .width = width,
+            .prompt = 0,
             .padding = padding,
             .pads_left = pads_left};
   }
@@ -152,6 +153,7 @@ TEST(PadRow, APaddingValueKeepsAllItsBits) {
              .out = reinterpret_cast<std::byte*>(out.data()),
              .length = 1,
              .width = 3,
+             .prompt = 0,
              .padding = padding,
              .pads_left = true});
     EXPECT_EQ(out, (std::vector<std::uint64_t>{padding, padding, 7}));

@@ -60,6 +60,7 @@ class WorkersTest : public ::testing::Test {
         std::vector<Output>{{.key = "input_ids", .column = column},
                             {.key = "mask", .source = Output::Source::kMask, .column = column}},
         std::nullopt, 8);
+    make_ = collate_into(collator_, pool_);
   }
 
   [[nodiscard]] std::uint64_t num_batches() const { return offsets_.size() - 1; }
@@ -106,12 +107,13 @@ class WorkersTest : public ::testing::Test {
   std::vector<std::int64_t> offsets_{0};
   std::shared_ptr<const Collator> collator_;
   std::shared_ptr<SlabPool> pool_ = SlabPool::make(16);
+  MakeBatch make_;
 };
 
 TEST_F(WorkersTest, MakeWhatTheCollatorMakesAloneForAnyNumberOfThreads) {
   for (const int num_threads : {1, 2, 5}) {
     const auto delivery = deliver(num_batches());
-    const Workers workers(collator_, plan(), delivery, pool_, num_threads);
+    const Workers workers(make_, plan(), delivery, num_threads);
     for (std::uint64_t batch = 0; batch < num_batches(); ++batch) {
       expect_batch(delivery->take(static_cast<std::uint32_t>(batch % 2), kLong), batch);
     }
@@ -126,7 +128,7 @@ TEST_F(WorkersTest, ReadIndicesOfEveryType) {
        {PlannedBatches{.indices = std::span(signed_indices), .offsets = offsets_},
         PlannedBatches{.indices = std::span(unsigned_indices), .offsets = offsets_}}) {
     const auto delivery = deliver(4);
-    const Workers workers(collator_, batches, delivery, pool_, 2);
+    const Workers workers(make_, batches, delivery, 2);
     for (std::uint64_t batch = 0; batch < 4; ++batch) {
       expect_batch(delivery->take(static_cast<std::uint32_t>(batch % 2), kLong), batch);
     }
@@ -138,7 +140,7 @@ TEST_F(WorkersTest, ARankMakesEachStridethPlanBatchFromItsFirst) {
   PlannedBatches batches = plan();
   batches.first = 2;
   batches.stride = 4;
-  const Workers workers(collator_, batches, delivery, pool_, 2);
+  const Workers workers(make_, batches, delivery, 2);
   for (std::uint64_t batch = 0; batch < 5; ++batch) {
     expect_batch(delivery->take(static_cast<std::uint32_t>(batch % 2), kLong), 2 + 4 * batch);
   }
@@ -152,7 +154,7 @@ TEST_F(WorkersTest, WhatABatchThrowsIsThrownToItsConsumerAfterTheBatchesBefore) 
       [&] { collator_->look_up(std::span(indices_).subspan(bad, 1), rows); });
   ASSERT_NE(message, "nothing was thrown");
   const auto delivery = deliver(num_batches());
-  const Workers workers(collator_, plan(), delivery, pool_, 3);
+  const Workers workers(make_, plan(), delivery, 3);
   for (std::uint64_t batch = 0; batch < 3; ++batch) {
     expect_batch(delivery->take(static_cast<std::uint32_t>(batch % 2), kLong), batch);
   }
@@ -164,7 +166,7 @@ TEST_F(WorkersTest, WhatABatchThrowsIsThrownToItsConsumerAfterTheBatchesBefore) 
 TEST_F(WorkersTest, SayThatThePlanHasNoSuchBatch) {
   const auto delivery = deliver(num_batches());
   const std::int64_t offsets[] = {0, 5};
-  const Workers workers(collator_, {.indices = indices_, .offsets = offsets}, delivery, pool_, 1);
+  const Workers workers(make_, {.indices = indices_, .offsets = offsets}, delivery, 1);
   EXPECT_EQ(delivery->take(0, kLong).batch, 0U);
   EXPECT_EQ(testing::message_of<std::out_of_range>([&] { (void)delivery->take(1, kLong); }),
             "The plan has no batch 1: it has 2 offsets.");
@@ -174,7 +176,7 @@ TEST_F(WorkersTest, SayThatABatchLiesOutsideTheIndices) {
   for (const std::int64_t end : {std::int64_t{-1}, kNumRows + 1}) {
     const auto delivery = deliver(1);
     const std::int64_t offsets[] = {0, end};
-    const Workers workers(collator_, {.indices = indices_, .offsets = offsets}, delivery, pool_, 1);
+    const Workers workers(make_, {.indices = indices_, .offsets = offsets}, delivery, 1);
     EXPECT_EQ(testing::message_of<std::out_of_range>([&] { (void)delivery->take(0, kLong); }),
               "Batch 0 of the plan must lie in its 100 indices, but is [0, " + std::to_string(end) +
                   ").");
@@ -182,15 +184,14 @@ TEST_F(WorkersTest, SayThatABatchLiesOutsideTheIndices) {
 }
 
 TEST_F(WorkersTest, NeedAThread) {
-  EXPECT_EQ(
-      testing::message_of([&] { const Workers workers(collator_, plan(), deliver(1), pool_, 0); }),
-      "`num_threads` must be at least 1, but is 0.");
+  EXPECT_EQ(testing::message_of([&] { const Workers workers(make_, plan(), deliver(1), 0); }),
+            "`num_threads` must be at least 1, but is 0.");
 }
 
 TEST_F(WorkersTest, EndAtAnyTimeAndGiveBackTheirMemory) {
   for (std::uint64_t num_taken = 0; num_taken < 20; ++num_taken) {
     const auto delivery = deliver(num_batches());
-    auto workers = std::make_unique<Workers>(collator_, plan(), delivery, pool_, 3);
+    auto workers = std::make_unique<Workers>(make_, plan(), delivery, 3);
     for (std::uint64_t batch = 0; batch < num_taken; ++batch) {
       (void)delivery->take(static_cast<std::uint32_t>(batch % 2), kLong);
     }
@@ -202,7 +203,7 @@ TEST_F(WorkersTest, EndAtAnyTimeAndGiveBackTheirMemory) {
 
 TEST_F(WorkersTest, EndInAForkedProcessWithoutTheirThreads) {
   auto delivery = deliver(num_batches(), 1);
-  auto workers = std::make_unique<Workers>(collator_, plan(), delivery, pool_, 3);
+  auto workers = std::make_unique<Workers>(make_, plan(), delivery, 3);
   ASSERT_TRUE(testing::eventually([&] { return delivery->waits().producers_s > 0; }));
   EXPECT_TRUE(testing::holds_in_a_fork([&] {
     workers.reset();
@@ -216,7 +217,7 @@ TEST_F(WorkersTest, EndInAForkedProcessWithoutTheirThreads) {
 #ifdef __linux__
 TEST_F(WorkersTest, HaveNamesAndLeaveSignalsToTheMainThread) {
   const auto delivery = deliver(num_batches(), 1);
-  const Workers workers(collator_, plan(), delivery, pool_, 2);
+  const Workers workers(make_, plan(), delivery, 2);
   const auto num_named = [] {
     std::size_t count = 0;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {

@@ -1,0 +1,3 @@
+#include "cuda/blocks.h"
+
+namespace evenstride {}

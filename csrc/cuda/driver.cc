@@ -1,0 +1,3 @@
+#include "cuda/driver.h"
+
+namespace evenstride {}

@@ -1,0 +1,3 @@
+#include "cuda/lane.h"
+
+namespace evenstride {}

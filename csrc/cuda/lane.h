@@ -1,0 +1,101 @@
+// The way to one device: a stream of our own, the kernel, and memory for the slab that it reads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "cuda/staging.h"
+#include "loader/process.h"
+
+namespace evenstride {
+
+class Lane;
+
+// A point in a stream that work has to come to. Goes back to its lane, for another use, when the
+// last owner lets go of it. Thread-safe.
+class Event {
+ public:
+  // Returns whether the work has come there. Throws DeviceError.
+  [[nodiscard]] bool is_done() const;
+  // Waits, without the processor, until it has. Throws DeviceError.
+  void wait() const;
+
+ private:
+  friend class Lane;
+  CuEvent event_ = nullptr;
+  Lane* lane_ = nullptr;
+};
+
+// Submits batches to one device, in the primary context that torch uses too, on a non-blocking
+// stream of high priority. Every call leaves the caller's device and context as they were.
+//
+// A lane is made once for a device and lives as long as the process: nothing is freed at its end.
+// After an error that the device does not recover from, every call throws it again. In a process
+// that was forked since, every call throws std::runtime_error and none reaches the driver.
+// Thread-safe.
+class Lane {
+ public:
+  // `image` is the kernel's, a fat binary. Throws std::invalid_argument if the device has no such
+  // ordinal, and DeviceError.
+  Lane(const Driver& driver, int ordinal, const void* image);
+
+  [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
+  [[nodiscard]] CuStream stream() const noexcept { return stream_; }
+  [[nodiscard]] int num_multiprocessors() const noexcept { return num_multiprocessors_; }
+
+  // Copies a slab to the device and pads it into `out`, memory of the device for
+  // batch.layout.bytes bytes at a multiple of 64: one copy, one launch, one event, which is
+  // returned. Work that `after` stands for comes before; it may be null. `number` stands in errors.
+  // The slab must stay as it is until the event is done. Uses at most `most_blocks` blocks of
+  // the device, or a small part of it if that is 0, so as not to hold up other work. Grows the
+  // memory for slabs where one is larger than all before; otherwise allocates nothing, and never
+  // waits for the device.
+  [[nodiscard]] std::shared_ptr<const Event> submit(const StagedBatch& batch, const std::byte* slab,
+                                                    CuAddress out, const Event* after,
+                                                    std::uint64_t number, unsigned most_blocks = 0);
+
+  // Lets a consumer's stream of this device wait for an event.
+  void make_wait(CuStream consumer, const Event& event);
+  // Returns the point that a consumer's stream of this device has come to.
+  [[nodiscard]] std::shared_ptr<const Event> record(CuStream consumer);
+
+  // Makes sure that slabs of so many bytes can be copied, so that `submit` need not grow.
+  void reserve(std::size_t bytes);
+
+  // Pins and unpins memory of the host, for all devices. Unpinning fails silently.
+  void pin(void* memory, std::size_t bytes);
+  void unpin(void* memory) noexcept;
+
+  // Memory of the device.
+  [[nodiscard]] CuAddress allocate(std::size_t bytes);
+  void free(CuAddress address) noexcept;
+
+ private:
+  friend class Event;
+  class Current;  // While it lives, the lane's context is the thread's.
+
+  const Driver& driver_;
+  int ordinal_;
+  HomeProcess home_;
+  CuContext context_ = nullptr;
+  CuStream stream_ = nullptr;
+  CuFunction kernel_ = nullptr;
+  int num_multiprocessors_ = 0;
+  std::mutex mutex_;  // Of what follows.
+  CuAddress slab_ = 0;
+  std::size_t slab_capacity_ = 0;
+  std::vector<CuEvent> idle_events_;
+  std::string failure_;
+};
+
+// Returns the lane to a device of this machine, made at the first call. Throws what system_driver
+// and Lane do, and std::runtime_error if the kernel was not built. Thread-safe.
+[[nodiscard]] Lane& lane_of(int ordinal);
+
+}  // namespace evenstride

@@ -1,0 +1,3 @@
+#include "cuda/pinned.h"
+
+namespace evenstride {}

@@ -1,0 +1,3 @@
+#include "cuda/staging.h"
+
+namespace evenstride {}
