@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "loader/process.h"
+
 namespace evenstride {
 
 using CuResult = int;
@@ -23,11 +25,13 @@ using CuAddress = std::uint64_t;  // Of a device's memory.
 
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuOutOfMemory = 2;
+inline constexpr CuResult kCuNotInitialized = 3;
 inline constexpr CuResult kCuDeinitialized = 4;
-inline constexpr CuResult kCuNoBinaryForGpu = 209;
+inline constexpr CuResult kCuNoDevice = 100;
 inline constexpr CuResult kCuNotReady = 600;
 
 inline constexpr unsigned kCuStreamNonBlocking = 1;
+inline constexpr unsigned kCuEventBlockingSync = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostRegisterPortable = 1;
 inline constexpr int kCuAttributeMultiprocessors = 16;
@@ -46,6 +50,7 @@ struct Driver {
   CuResult (*stream_priority_range)(int* least, int* greatest);
   CuResult (*stream_create)(CuStream* stream, unsigned flags, int priority);
   CuResult (*stream_wait_event)(CuStream stream, CuEvent event, unsigned flags);
+  CuResult (*stream_synchronize)(CuStream stream);
   CuResult (*event_create)(CuEvent* event, unsigned flags);
   CuResult (*event_record)(CuEvent event, CuStream stream);
   CuResult (*event_query)(CuEvent event);
@@ -74,11 +79,18 @@ class DeviceError : public std::runtime_error {
   CuResult result_;
 };
 
-// Returns the driver of this machine, loaded and initialised once. Throws std::runtime_error, which
-// says what is missing, if there is none, it is too old, it finds no device, or this process was
-// forked from one that has used it: a fork inherits no driver, and no call of it is made there.
+// Returns the functions of a driver's library, initialised. Throws std::runtime_error, which says
+// what is missing, if the library or one of its functions is, if it is too old, if it finds no
+// device, or if this process was forked from one that has used it.
+[[nodiscard]] Driver load_driver(const char* library);
+
+// Returns the driver of this machine, loaded once. Throws what load_driver does. A fork inherits no
+// driver: in a process that was forked from one that called this, no call of a driver is made.
 // Thread-safe.
 [[nodiscard]] const Driver& system_driver();
+
+// Throws std::runtime_error, which names the remedy, in a process that was forked from `home`.
+void check_not_forked(const HomeProcess& home);
 
 // Throws DeviceError, "`cuMemAlloc` failed for ...: CUDA_ERROR_OUT_OF_MEMORY (out of memory).", if
 // the result is not kCuSuccess. `purpose` may be empty.

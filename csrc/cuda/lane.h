@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,10 +19,14 @@ namespace evenstride {
 
 class Lane;
 
-// A point in a stream that work has to come to. Goes back to its lane, for another use, when the
-// last owner lets go of it. Thread-safe.
+// A point that work has to come to, in a stream or in several. What marks it goes back to its lane,
+// for another use, when the last owner lets go of it. Thread-safe.
 class Event {
  public:
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
   // Returns whether the work has come there. Throws DeviceError.
   [[nodiscard]] bool is_done() const;
   // Waits, without the processor, until it has. Throws DeviceError.
@@ -28,8 +34,10 @@ class Event {
 
  private:
   friend class Lane;
-  CuEvent event_ = nullptr;
-  Lane* lane_ = nullptr;
+  explicit Event(Lane& lane) : lane_(lane) {}
+
+  Lane& lane_;
+  std::vector<CuEvent> marks_;
 };
 
 // Submits batches to one device, in the primary context that torch uses too, on a non-blocking
@@ -51,34 +59,48 @@ class Lane {
 
   // Copies a slab to the device and pads it into `out`, memory of the device for
   // batch.layout.bytes bytes at a multiple of 64: one copy, one launch, one event, which is
-  // returned. Work that `after` stands for comes before; it may be null. `number` stands in errors.
+  // returned. A batch without samples has the event alone. Work that `after` stands for comes
+  // before; it may be null. `number` stands in errors.
   // The slab must stay as it is until the event is done. Uses at most `most_blocks` blocks of
-  // the device, or a small part of it if that is 0, so as not to hold up other work. Grows the
-  // memory for slabs where one is larger than all before; otherwise allocates nothing, and never
-  // waits for the device.
+  // the device, though one for each group of outputs, or a small part of it if that is 0, so as not
+  // to hold up other work. Grows the memory for slabs where one is larger than all before;
+  // otherwise allocates nothing, and never waits for the device. After an error, nothing reads the
+  // slab and nothing writes to `out`.
   [[nodiscard]] std::shared_ptr<const Event> submit(const StagedBatch& batch, const std::byte* slab,
                                                     CuAddress out, const Event* after,
                                                     std::uint64_t number, unsigned most_blocks = 0);
 
   // Lets a consumer's stream of this device wait for an event.
   void make_wait(CuStream consumer, const Event& event);
-  // Returns the point that a consumer's stream of this device has come to.
+  // Returns the point that consumers' streams of this device have come to.
+  [[nodiscard]] std::shared_ptr<const Event> record(std::span<const CuStream> consumers);
   [[nodiscard]] std::shared_ptr<const Event> record(CuStream consumer);
 
   // Makes sure that slabs of so many bytes can be copied, so that `submit` need not grow.
   void reserve(std::size_t bytes);
 
-  // Pins and unpins memory of the host, for all devices. Unpinning fails silently.
+  // Pins and unpins memory of the host, at least one byte, for all devices. Unpinning fails
+  // silently, such as at the end of the process, when the driver may have gone before.
   void pin(void* memory, std::size_t bytes);
   void unpin(void* memory) noexcept;
 
-  // Memory of the device.
+  // Memory of the device. It is freed after all that was submitted up to now, for which this waits;
+  // other streams must have come to their end with it. Freeing fails silently.
   [[nodiscard]] CuAddress allocate(std::size_t bytes);
   void free(CuAddress address) noexcept;
 
  private:
   friend class Event;
   class Current;  // While it lives, the lane's context is the thread's.
+
+  void open(const void* image);
+  void check(CuResult result, const char* call, const std::string& purpose = "");
+  void check_usable() const;
+  void mark(Event& event, CuStream stream, const std::string& purpose);
+  void take_back(std::vector<CuEvent> marks) noexcept;
+  void grow(std::size_t bytes, const std::string& of_batch);
+  void launch(const StagedBatch& batch, CuAddress out, const std::string& purpose,
+              unsigned most_blocks);
 
   const Driver& driver_;
   int ordinal_;
@@ -87,11 +109,20 @@ class Lane {
   CuStream stream_ = nullptr;
   CuFunction kernel_ = nullptr;
   int num_multiprocessors_ = 0;
-  std::mutex mutex_;  // Of what follows.
+
+  // Of what follows, and of the order on the stream. One slab on the device is enough: the stream
+  // copies the next one into it after the kernel has read the last.
+  std::mutex mutex_;
   CuAddress slab_ = 0;
   std::size_t slab_capacity_ = 0;
+
+  std::mutex events_mutex_;  // Of what follows.
   std::vector<CuEvent> idle_events_;
-  std::string failure_;
+  std::size_t num_events_ = 0;
+
+  std::mutex failure_mutex_;
+  std::optional<DeviceError> failure_;  // Never changes once has_failed_.
+  std::atomic<bool> has_failed_{false};
 };
 
 // Returns the lane to a device of this machine, made at the first call. Throws what system_driver

@@ -1,3 +1,161 @@
 #include "cuda/pinned.h"
 
-namespace evenstride {}
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "core/memory.h"
+#include "cuda/capacity.h"
+
+namespace evenstride {
+
+struct PinnedPool::Loan {
+  explicit Loan(std::shared_ptr<PinnedPool> lender) : pool(std::move(lender)) {}
+  ~Loan() {
+    if (slab.memory != nullptr) {
+      pool->give_back(std::move(slab));
+    }
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+  PinnedSlab slab;
+  std::shared_ptr<PinnedPool> pool;
+};
+
+std::shared_ptr<PinnedPool> PinnedPool::make(Lane& lane, std::size_t num_slabs,
+                                             std::size_t capacity) {
+  std::shared_ptr<PinnedPool> pool(new PinnedPool(lane));
+  pool->largest_ = capacity;
+  for (std::size_t i = 0; i < num_slabs; ++i) {
+    pool->idle_.push_back(pool->allocate(capacity));
+  }
+  return pool;
+}
+
+PinnedPool::PinnedPool(Lane& lane) : lane_(lane) {}
+
+PinnedPool::~PinnedPool() {
+  if (!home_.is_here()) {
+    return;
+  }
+  for (PinnedSlab& slab : idle_) {
+    try {
+      if (slab.reader != nullptr) {
+        slab.reader->wait();
+      }
+    } catch (const std::exception&) {
+      continue;  // The device may still read it, for all that is known.
+    }
+    free(slab);
+  }
+}
+
+std::shared_ptr<PinnedSlab> PinnedPool::take(std::size_t bytes) {
+  check_not_forked(home_);
+  // First, because what is allocated here could throw with a slab in hand.
+  const auto loan = std::make_shared<Loan>(shared_from_this());
+  std::size_t largest = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    largest_ = std::max(largest_, bytes);
+    largest = largest_;
+  }
+  PinnedSlab slab = take_idle();
+  if (slab.memory != nullptr && slab.capacity < bytes) {
+    free(slab);
+    slab = {};
+  }
+  if (slab.memory == nullptr) {
+    slab = allocate(largest);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++use_.lent;
+  }
+  loan->slab = std::move(slab);
+  return {loan, &loan->slab};
+}
+
+PinnedPool::Use PinnedPool::use() const {
+  check_not_forked(home_);
+  const std::lock_guard lock(mutex_);
+  return use_;
+}
+
+// Returns a slab that nobody reads, or no memory if all are lent.
+PinnedSlab PinnedPool::take_idle() {
+  PinnedSlab slab;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto is_free = [](const PinnedSlab& idle) {
+      return idle.reader == nullptr || idle.reader->is_done();
+    };
+    const auto found = std::find_if(idle_.begin(), idle_.end(), is_free);
+    if (found != idle_.end()) {
+      slab = std::exchange(*found, {});
+      idle_.erase(found);
+      slab.reader.reset();
+    } else if (!idle_.empty()) {
+      slab = std::exchange(idle_.front(), {});
+      idle_.pop_front();
+      ++use_.waits;
+    }
+  }
+  if (slab.reader != nullptr) {  // Unlocked, so that others can return theirs in the meantime.
+    try {
+      slab.reader->wait();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      idle_.push_front(std::move(slab));
+      throw;
+    }
+    slab.reader.reset();
+  }
+  return slab;
+}
+
+PinnedSlab PinnedPool::allocate(std::size_t bytes) {
+  const std::size_t capacity = capacity_for(bytes);
+  // Shared, so that a fork copies no page from under the device.
+  void* const memory =
+      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  advise_huge_pages(memory, capacity);
+  try {
+    lane_.pin(memory, capacity);
+  } catch (...) {
+    (void)munmap(memory, capacity);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  ++use_.slabs;
+  ++use_.allocations;
+  use_.bytes += capacity;
+  return {.memory = static_cast<std::byte*>(memory), .capacity = capacity, .reader = nullptr};
+}
+
+void PinnedPool::give_back(PinnedSlab slab) noexcept {
+  if (!home_.is_here()) {
+    return;  // A thread that the fork left behind may hold the lock.
+  }
+  const std::lock_guard lock(mutex_);
+  --use_.lent;
+  idle_.push_back(std::move(slab));
+}
+
+void PinnedPool::free(const PinnedSlab& slab) noexcept {
+  lane_.unpin(slab.memory);
+  (void)munmap(slab.memory, slab.capacity);
+  const std::lock_guard lock(mutex_);
+  --use_.slabs;
+  use_.bytes -= slab.capacity;
+}
+
+}  // namespace evenstride

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "cuda/lane.h"
 #include "loader/process.h"
@@ -27,6 +27,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   // Allocates `num_slabs` slabs of `capacity` bytes at once. Throws std::bad_alloc and DeviceError.
   static std::shared_ptr<PinnedPool> make(Lane& lane, std::size_t num_slabs, std::size_t capacity);
+  // Waits for what still reads a slab.
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -47,12 +48,20 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   [[nodiscard]] Use use() const;
 
  private:
+  struct Loan;
+
   explicit PinnedPool(Lane& lane);
+
+  [[nodiscard]] PinnedSlab take_idle();
+  [[nodiscard]] PinnedSlab allocate(std::size_t bytes);
+  void give_back(PinnedSlab slab) noexcept;
+  void free(const PinnedSlab& slab) noexcept;
 
   Lane& lane_;
   HomeProcess home_;
   mutable std::mutex mutex_;
-  std::vector<PinnedSlab> idle_;  // Those that were returned first come first.
+  std::deque<PinnedSlab> idle_;  // Those that were returned first come first.
+  std::size_t largest_ = 0;      // That was ever asked for.
   Use use_{};
 };
 

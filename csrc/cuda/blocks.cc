@@ -1,3 +1,0 @@
-#include "cuda/blocks.h"
-
-namespace evenstride {}

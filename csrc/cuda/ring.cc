@@ -1,0 +1,92 @@
+#include "cuda/ring.h"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "cuda/capacity.h"
+
+namespace evenstride {
+
+struct BlockRing::Memory {
+  Memory(Lane& owner, std::size_t bytes)
+      : lane(owner), capacity(capacity_for(bytes)), address(lane.allocate(capacity)) {}
+  ~Memory() { lane.free(address); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  Lane& lane;
+  std::size_t capacity;
+  CuAddress address;
+};
+
+struct BlockRing::Place {
+  std::shared_ptr<const Memory> memory;
+  std::weak_ptr<void> lease;
+  std::shared_ptr<const Event> user;
+};
+
+BlockRing::BlockRing(Lane& lane, std::size_t num_blocks, std::size_t capacity)
+    : lane_(lane), places_(num_blocks), largest_(capacity) {
+  for (Place& place : places_) {
+    place.memory = std::make_shared<const Memory>(lane_, capacity);
+    idle_.push_back(&place);
+  }
+}
+
+BlockRing::~BlockRing() {
+  for (const Place* const place : idle_) {
+    try {
+      if (place->user != nullptr) {
+        place->user->wait();
+      }
+    } catch (const std::exception&) {
+      return;  // A fork, or the driver is gone or has failed: nothing can be freed either.
+    }
+  }
+}
+
+std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
+  check_not_forked(home_);
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) {
+    return std::nullopt;
+  }
+  Place& place = *idle_.front();
+  if (!place.lease.expired()) {
+    throw std::runtime_error(
+        "A tensor of a batch whose lease is over is still alive, and the next batch needs its "
+        "memory; copy what you want to keep.");
+  }
+  largest_ = std::max(largest_, bytes);
+  if (place.memory == nullptr || place.memory->capacity < bytes) {
+    if (place.user != nullptr) {
+      place.user->wait();
+      place.user.reset();
+    }
+    place.memory.reset();  // First, because there may not be memory for both.
+    place.memory = std::make_shared<const Memory>(lane_, largest_);
+  }
+  // A pointer of its own for every lease, so that its end can be seen.
+  const auto owner = std::make_shared<std::shared_ptr<const Memory>>(place.memory);
+  place.lease = owner;
+  idle_.pop_front();
+  return Block{.address = place.memory->address,
+               .capacity = place.memory->capacity,
+               .owner = owner,
+               .user = std::exchange(place.user, nullptr)};
+}
+
+void BlockRing::release(const Block& block, std::span<const CuStream> streams) {
+  check_not_forked(home_);
+  const std::lock_guard lock(mutex_);
+  const auto is_its_place = [&block](const Place& place) {
+    return place.memory != nullptr && place.memory->address == block.address;
+  };
+  Place& place = *std::find_if(places_.begin(), places_.end(), is_its_place);
+  place.user = lane_.record(streams);
+  idle_.push_back(&place);
+}
+
+}  // namespace evenstride
