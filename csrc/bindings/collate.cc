@@ -16,6 +16,7 @@
 #include "bindings/collate.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
+#include "bindings/placed.h"
 #include "bindings/unlocked.h"
 #include "core/names.h"
 #include "loader/pooled_collator.h"
@@ -109,11 +110,8 @@ Capsules collate(PooledCollator& self, const py::object& given) {
   return to_dlpack(self.collator->outputs(), batch.layout, slab);
 }
 
-// Place and shape of an output.
-using Placed = py::typing::Tuple<py::int_, py::typing::List<py::int_>>;
-
-py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& given,
-                                      const py::typing::Callable<py::int_(py::int_)>& allocate) {
+Places collate_into(PooledCollator& self, const py::object& given,
+                    const py::typing::Callable<py::int_(py::int_)>& allocate) {
   const std::vector<std::int64_t> samples = read_samples(self, given);
   BatchRows batch;
   {
@@ -127,13 +125,7 @@ py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& gi
     self.collator->write(batch, reinterpret_cast<std::byte*>(address));
   }
   self.count(layout);
-  py::typing::List<Placed> arrays;
-  for (std::size_t o = 0; o < layout.arrays.size(); ++o) {
-    const Output& output = self.collator->outputs()[o];
-    arrays.append(py::make_tuple(layout.arrays[o].offset / size_of(output.dtype),
-                                 shape_of(output, layout, layout.arrays[o])));
-  }
-  return arrays;
+  return to_places(self.collator->outputs(), layout);
 }
 
 py::typing::Dict<py::str, Counts> truncated(const PooledCollator& self) {
@@ -170,8 +162,15 @@ void def_collate(py::module_& m) {
       .def("collate", &collate, py::arg("samples"),
            "Return one DLPack capsule for each output, in memory that is used again.")
       .def("collate_into", &collate_into, py::arg("samples"), py::arg("allocate"),
-           "Collate to the address that allocate(bytes) returns, a multiple of 64; return place "
-           "and shape of each output, in values.")
+           "Collate to the address that allocate(bytes) returns, a multiple of 64; return place, "
+           "shape and strides of each output, in values.")
+      .def(
+          "most_bytes",
+          [](const PooledCollator& self, std::uint64_t most_samples, std::uint64_t most_tokens) {
+            return self.collator->most_bytes(most_samples, most_tokens);
+          },
+          py::arg("most_samples"), py::arg("most_tokens"),
+          "Return the most bytes of a batch of so many samples and padded tokens.")
       .def_property_readonly("truncated", &truncated,
                              "Samples and tokens that max_length has cut, by key.")
       .def_property_readonly(

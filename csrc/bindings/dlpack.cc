@@ -1,7 +1,11 @@
 #include "bindings/dlpack.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "bindings/placed.h"
 
 namespace evenstride {
 namespace {
@@ -83,34 +87,13 @@ py::object to_capsule(std::unique_ptr<Managed> managed) {
 
 }  // namespace
 
-std::vector<std::int64_t> shape_of(const Output& output, const Layout& layout,
-                                   const Layout::Array& array) {
-  std::vector<std::int64_t> shape{static_cast<std::int64_t>(layout.num_samples)};
-  if (output.source == Output::Source::kLengths) {
-    return shape;
-  }
-  if (output.column->is_ragged()) {
-    shape.push_back(static_cast<std::int64_t>(array.width));
-  }
-  if (output.source == Output::Source::kValues) {
-    const std::vector<std::uint64_t>& cell = output.column->cell_shape();
-    shape.insert(shape.end(), cell.begin(), cell.end());
-  }
-  return shape;
-}
-
 Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
                    const std::shared_ptr<const Slab>& slab) {
   Capsules capsules(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     auto managed = std::make_unique<Managed>();
     managed->shape = shape_of(outputs[o], layout, layout.arrays[o]);
-    managed->strides.resize(managed->shape.size());
-    std::int64_t stride = 1;
-    for (std::size_t axis = managed->shape.size(); axis-- > 0;) {
-      managed->strides[axis] = stride;
-      stride *= managed->shape[axis];
-    }
+    managed->strides = strides_of(managed->shape);
     managed->slab = slab;
     managed->tensor = {.dl_tensor = {.data = slab->memory + layout.arrays[o].offset,
                                      .device = {kCpu, 0},

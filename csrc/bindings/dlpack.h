@@ -3,7 +3,6 @@
 
 #include <pybind11/typing.h>
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -19,9 +18,5 @@ using Capsules = py::typing::Tuple<py::capsule, py::ellipsis>;
 // when the last of the tensors that are made of them has died, on whichever thread.
 Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
                    const std::shared_ptr<const Slab>& slab);
-
-// Returns the shape of an output of a batch, in values.
-std::vector<std::int64_t> shape_of(const Output& output, const Layout& layout,
-                                   const Layout::Array& array);
 
 }  // namespace evenstride

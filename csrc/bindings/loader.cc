@@ -1,7 +1,9 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -15,8 +17,11 @@
 #include "bindings/collate.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
+#include "bindings/placed.h"
+#include "bindings/shared.h"
 #include "bindings/unlocked.h"
 #include "loader/delivery.h"
+#include "loader/given.h"
 #include "loader/pooled_collator.h"
 #include "loader/workers.h"
 
@@ -26,17 +31,6 @@ namespace {
 using std::chrono_literals::operator""ms;
 
 constexpr auto kBetweenSignals = 50ms;
-
-// A Python object that any thread may let go of, with or without the GIL.
-std::shared_ptr<PyObject> shared(py::object object) {
-  return {object.release().ptr(), [](PyObject* owned) {
-            // At the end of the interpreter there is nothing left to give it back to.
-            if (Py_IsInitialized() != 0) {
-              const py::gil_scoped_acquire locked;
-              Py_DECREF(owned);
-            }
-          }};
-}
 
 // An exception of Python that is on its way from a producer to a consumer.
 class PythonFailure : public std::exception {
@@ -134,16 +128,29 @@ std::pair<double, double> waits(const Delivery& delivery) {
   return {waits.producers_s, waits.consumers_s};
 }
 
+// Returns the owner of the block that a batch lies in, or None.
+py::object owner_of(const MadeBatch& made) {
+  if (!made.block) {
+    return py::none();
+  }
+  return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(made.block->owner.get()));
+}
+
+void copy_to(const MadeBatch& made, std::uintptr_t address) {
+  std::memcpy(reinterpret_cast<void*>(address), made.memory(), made.layout.bytes);
+}
+
 // Workers, and the memory of their batches.
 class NativeWorkers {
  public:
   NativeWorkers(PooledCollator& collator, const PlannedBatches& batches,
-                std::shared_ptr<Delivery> delivery, std::shared_ptr<SlabPool> pool, int num_threads)
+                std::shared_ptr<Delivery> delivery, std::shared_ptr<SlabPool> pool,
+                std::shared_ptr<GivenBlocks> given, int num_threads)
       : collator_(collator),
         delivery_(std::move(delivery)),
         pool_(std::move(pool)),
-        workers_(std::make_unique<Workers>(collate_into(collator.collator, pool_), batches,
-                                           delivery_, num_threads)) {}
+        workers_(std::make_unique<Workers>(collate_into(collator.collator, pool_, std::move(given)),
+                                           batches, delivery_, num_threads)) {}
 
   Numbered<MadeBatch> take(std::uint32_t target) {
     const Delivery::Taken taken = wait_for_batch(*delivery_, target);
@@ -156,6 +163,10 @@ class NativeWorkers {
   // The batch stays whole, so that this can be done again if what follows fails.
   [[nodiscard]] Capsules capsules(const MadeBatch& made) const {
     return to_dlpack(collator_.collator->outputs(), made.layout, made.slab);
+  }
+
+  [[nodiscard]] Places places(const MadeBatch& made) const {
+    return to_places(collator_.collator->outputs(), made.layout);
   }
 
   void count(const MadeBatch& made) { collator_.count(made.layout); }
@@ -186,17 +197,18 @@ std::unique_ptr<NativeWorkers> start_workers(PooledCollator& collator, const py:
                                              const py::array& offsets,
                                              const std::shared_ptr<Delivery>& delivery,
                                              std::uint64_t first, std::uint64_t stride,
-                                             int num_threads, std::uint64_t most_samples,
-                                             std::uint64_t most_tokens, std::size_t num_idle,
-                                             std::size_t most_idle) {
+                                             int num_threads, std::size_t least_capacity,
+                                             std::size_t num_idle, std::size_t most_idle,
+                                             const std::shared_ptr<GivenBlocks>& given) {
   const PlannedBatches batches{
       .indices = as_one_of<std::int32_t, std::uint32_t, std::int64_t>(indices, "indices"),
       .offsets = as_span<std::int64_t>(offsets, "offsets"),
       .first = first,
       .stride = stride};
-  auto pool = SlabPool::make(most_idle, collator.collator->most_bytes(most_samples, most_tokens));
+  auto pool = SlabPool::make(most_idle, least_capacity);
   pool->reserve(num_idle);
-  return std::make_unique<NativeWorkers>(collator, batches, delivery, std::move(pool), num_threads);
+  return std::make_unique<NativeWorkers>(collator, batches, delivery, std::move(pool), given,
+                                         num_threads);
 }
 
 }  // namespace
@@ -231,20 +243,26 @@ void def_loader(py::module_& m) {
            "Return the first batch that is not taken, those beyond it that are, and how many are.")
       .def("waits", &waits, "Return the seconds that producers and consumers have waited.");
 
-  const py::class_<MadeBatch, std::shared_ptr<MadeBatch>> made_batch(m, "MadeBatch",
-                                                                     "A batch in memory.");
+  py::class_<MadeBatch, std::shared_ptr<MadeBatch>>(m, "MadeBatch", "A batch in memory.")
+      .def_property_readonly("owner", &owner_of,
+                             "Who owns the block that was given and holds it, or None.")
+      .def_property_readonly(
+          "num_bytes", [](const MadeBatch& self) { return self.layout.bytes; }, "Its size.")
+      .def("copy_to", &copy_to, py::arg("address"), py::call_guard<Unlocked>(), "Copy its bytes.");
 
   py::class_<NativeWorkers>(m, "Workers", "Threads that make the batches of a plan.",
                             py::release_gil_before_calling_cpp_dtor())
       .def(py::init(&start_workers), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
            py::keep_alive<1, 4>(), py::arg("collator"), py::arg("indices").noconvert(),
            py::arg("offsets").noconvert(), py::arg("delivery"), py::kw_only(), py::arg("first"),
-           py::arg("stride"), py::arg("num_threads"), py::arg("most_samples"),
-           py::arg("most_tokens"), py::arg("num_idle"), py::arg("most_idle"))
+           py::arg("stride"), py::arg("num_threads"), py::arg("least_capacity"),
+           py::arg("num_idle"), py::arg("most_idle"), py::arg("given"))
       .def("take", &NativeWorkers::take, py::arg("target"),
            "Wait for a batch; return its number and the batch, or None at the end.")
       .def("capsules", &NativeWorkers::capsules, py::arg("made"),
            "Return one DLPack capsule for each output of a batch.")
+      .def("places", &NativeWorkers::places, py::arg("made"),
+           "Return place, shape and strides of each output of a batch in its memory, in values.")
       .def("count", &NativeWorkers::count, py::arg("made"), "Count what was cut in a batch.")
       .def("put_back", &NativeWorkers::put_back, py::arg("target"), py::arg("batch"),
            py::arg("made"), "Undo a take.")

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, m) {
   evenstride::def_collate(m);
   evenstride::def_edges(m);
   evenstride::def_fingerprint(m);
+  evenstride::def_given(m);
   evenstride::def_lists(m);
   evenstride::def_loader(m);
   evenstride::def_plan(m);

@@ -20,8 +20,9 @@ from evenstride.loader_checks import (
 from evenstride.loader_stats import LoaderStats
 from evenstride.loader_targets import Batches, Target
 from evenstride.options import as_bool
-from evenstride.passes import LoadedCursor, Pass, QueueOptions, WeakBag, position
+from evenstride.passes import LoadedCursor, Pass, WeakBag, position
 from evenstride.producers import is_native
+from evenstride.start_producers import QueueOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,15 +126,14 @@ class Loader:
         self._dataset = as_ragged(dataset)
         self._sampler = sampler
         self._collate = collate
-        self._devices = as_targets(targets, device)
         self._options = QueueOptions(
-            num_targets=len(self._devices),
+            devices=as_targets(targets, device),
             depth=as_limited("depth", depth, _MOST_DEPTH),
             num_workers=as_limited("num_workers", num_workers, _MOST_WORKERS),
             in_order=as_bool("in_order", in_order),
+            pins_memory=as_bool("pin_memory", pin_memory) and _can_pin(),
         )
         check_agreement(self._dataset, sampler, collate)
-        self.pins_memory = as_bool("pin_memory", pin_memory) and _can_pin()
         self._pass: Pass | None = None  # The one that began last.
         self._passes: WeakBag[Pass] = WeakBag()
         self._missed = [0] * self.num_targets
@@ -143,12 +143,19 @@ class Loader:
     @property
     def num_targets(self) -> int:
         """How many consumers there are."""
-        return len(self._devices)
+        return self._options.num_targets
+
+    @property
+    def pins_memory(self) -> bool:
+        """Whether batches are in pinned memory before they are moved."""
+        return self._options.pins_memory
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """What each consumer iterates over."""
-        return tuple(Target(self, number, device) for number, device in enumerate(self._devices))
+        return tuple(
+            Target(self, number, device) for number, device in enumerate(self._options.devices)
+        )
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch, over all targets."""

@@ -48,6 +48,13 @@ class PassBatches:
         indices: list[int] = self.plan[self.first + number * self.stride].tolist()
         return indices
 
+    def most_bytes(self, bound: BoundCollator) -> int:
+        """Return the most bytes of one of them, if no ragged field is longer than the plan's."""
+        return bound.native.most_bytes(
+            self.of_all(np.diff(self.plan.offsets)).max(),
+            self.of_all(self.plan.padded_tokens).max(),
+        )
+
     def of_all(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the part of an array with an entry for each batch of the plan."""
         return values[self.first :: self.stride]
@@ -59,8 +66,11 @@ class Producers(Protocol):
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and what was made, or None at the end."""
 
-    def finished(self, number: int, made: Any) -> Any:
-        """Return the batch as its consumer gets it. Can be called again if what follows fails."""
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:
+        """Return the batch as its consumer gets it, and whether that is where it is wanted.
+
+        If not, it has still to be pinned and moved. Can be called again if what follows fails.
+        """
 
     def count(self, made: Any) -> None:
         """Count a batch that its consumer has."""
@@ -92,6 +102,8 @@ class NativeProducers:
         num_workers: int,
         num_idle: int,
         most_idle: int,
+        most_bytes: int,
+        given: _core.GivenBlocks,
     ) -> None:
         plan = batches.plan
         self._bound = bound
@@ -104,20 +116,20 @@ class NativeProducers:
             first=batches.first,
             stride=batches.stride,
             num_threads=num_workers,
-            most_samples=batches.of_all(np.diff(plan.offsets)).max(),
-            most_tokens=batches.of_all(plan.padded_tokens).max(),
+            least_capacity=most_bytes,
             num_idle=num_idle,
             most_idle=most_idle,
+            given=given,
         )
 
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
         return self._workers.take(target)
 
-    def finished(self, number: int, made: Any) -> Any:
-        """Return the batch as tensors."""
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:  # noqa: ARG002
+        """Return the batch as tensors, which are nowhere but in memory of ours."""
         capsules = self._workers.capsules(made)
-        return self._bound.tensors(capsules, lambda: self._batches.indices(number))
+        return self._bound.tensors(capsules, lambda: self._batches.indices(number)), False
 
     def count(self, made: Any) -> None:
         """Count what was cut in a batch that its consumer has."""
@@ -175,9 +187,9 @@ class PythonProducers:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
         return self._delivery.take(target)
 
-    def finished(self, number: int, made: Any) -> Any:  # noqa: ARG002 - One of several producers.
-        """Return the batch, which a thread has finished."""
-        return made
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:  # noqa: ARG002
+        """Return the batch, which a thread has finished, wherever that has left it."""
+        return made, False
 
     def count(self, made: Any) -> None:
         """Count nothing."""
