@@ -43,6 +43,15 @@ class Outputs(NamedTuple):
     listed: dict[str, _core.Column]
 
 
+def derived_keys(collate: PadCollator) -> list[str]:
+    """Return which of DERIVED are made, or taken from the data: a mask there is taken unasked."""
+    return [
+        key
+        for key in DERIVED
+        if key not in collate.fields and (key == "attention_mask" or getattr(collate, key))
+    ]
+
+
 def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
     """Say which of `fields` is made of none of `names`, the fields of the data."""
     there = list(names)
@@ -167,11 +176,9 @@ def _derived(
     cut = (collate.padding_side == "left", 0, most)
     if main is not None:
         cut = (main.pads_left, main.start, main.max_length)
-    for key, source in DERIVED.items():
+    for key in derived_keys(collate):
         dtype = DTYPE_NAMES[collate.mask_dtype] if key == "attention_mask" else "int64"
-        if key in collate.fields:
-            continue
-        if key in columns and key in collate.sources:
+        if key in columns:
             _check_conversion(key, columns[key], dtype)
             if key == "attention_mask" and main is not None:
                 _check_mask(columns[key], main.column)
@@ -180,4 +187,4 @@ def _derived(
             if main is None:
                 msg = f"`{key}` must come from a ragged field that `fields` names, but none is."
                 raise ValueError(msg)
-            yield Output(key, source, main.column, dtype, 0, *cut)
+            yield Output(key, DERIVED[key], main.column, dtype, 0, *cut)
