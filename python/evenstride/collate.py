@@ -218,6 +218,8 @@ def _sources(fields: Mapping[str, Field], derived: Iterable[str]) -> dict[str, s
     wanted: dict[str, set[torch.dtype | None]] = {key: set() for key in derived}
     for key, field in fields.items():
         wanted.setdefault(field.source_of(key), set()).add(field.dtype)
+        if field.prompt is not None:
+            wanted.setdefault(field.prompt, set()).add(None)  # Numbers as they are.
     return {source: _only_float(dtypes) for source, dtypes in wanted.items()}
 
 

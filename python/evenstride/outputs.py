@@ -29,6 +29,7 @@ class Output(NamedTuple):
     pads_left: bool = False
     start: int = 0
     max_length: int = UNLIMITED
+    prompt: _core.Column | None = None
 
 
 class Outputs(NamedTuple):
@@ -53,7 +54,7 @@ def derived_keys(collate: PadCollator) -> list[str]:
 
 
 def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
-    """Say which of `fields` is made of none of `names`, the fields of the data."""
+    """Say which of `fields` is made of, or has prompts in, none of `names`, the data's fields."""
     there = list(names)
     for key, field in fields.items():
         source = field.source_of(key)
@@ -61,6 +62,12 @@ def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
             msg = (
                 f"`fields[{key!r}]` must be made of a field of the data, one of {there}, but is "
                 f"made of {source!r}."
+            )
+            raise ValueError(msg)
+        if field.prompt is not None and field.prompt not in there:
+            msg = (
+                f"`fields[{key!r}].prompt` must name a field of the data, one of {there}, but is "
+                f"{field.prompt!r}."
             )
             raise ValueError(msg)
 
@@ -74,18 +81,17 @@ def outputs_of(collate: PadCollator, columns: Mapping[str, _core.Column]) -> Out
     Raises
     ------
     TypeError, ValueError
-        If a column cannot be of a key's type, or none gives the mask its rows.
+        If a column cannot be of a key's type or hold prompts, or none gives the mask its rows.
 
     """
-    named = [
-        _padded(collate, key, field, columns[field.source_of(key)])
-        for key, field in collate.fields.items()
-    ]
+    named = [_padded(collate, key, field, columns) for key, field in collate.fields.items()]
     main = _main(collate, named, columns)
     outputs = [*named, *_derived(collate, main, columns)]
+    taken = {output.key for output in outputs}
+    taken.update(field.source_of(key) for key, field in collate.fields.items())
     listed: dict[str, _core.Column] = {}
     for name, column in columns.items():
-        if name in collate.sources or name in collate.fields:
+        if name in taken:
             continue
         if column.is_ragged:
             listed[name] = column
@@ -113,13 +119,17 @@ def main_keys(fields: Mapping[str, Field]) -> dict[str, str]:
     return keys
 
 
-def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) -> Output:
+def _padded(
+    collate: PadCollator, key: str, field: Field, columns: Mapping[str, _core.Column]
+) -> Output:
+    column = columns[field.source_of(key)]
     dtype = default_dtype(column.dtype) if field.dtype is None else DTYPE_NAMES[field.dtype]
     _check_conversion(key, column, dtype)
-    if not column.is_ragged and (field.max_length is not None or field.start != 0):
+    is_whole = field.max_length is None and field.start == 0 and field.prompt is None
+    if not column.is_ragged and not is_whole:
         msg = (
-            f"`fields[{key!r}]` must leave out `max_length` and `start`, because the rows of "
-            f"'{column.name}' have no length."
+            f"`fields[{key!r}]` must leave out `max_length`, `start` and `prompt`, because the "
+            f"rows of '{column.name}' have no length."
         )
         raise ValueError(msg)
     return Output(
@@ -131,7 +141,24 @@ def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) 
         pads_left=(field.padding_side or collate.padding_side) == "left",
         start=field.start,
         max_length=max_length_of(collate, field),
+        prompt=None if field.prompt is None else _prompt_of(key, columns[field.prompt]),
     )
+
+
+def _prompt_of(key: str, prompt: _core.Column) -> _core.Column:
+    if prompt.is_ragged:
+        fault = "is ragged"
+    elif prompt.cell_shape:
+        fault = f"has rows of shape {prompt.cell_shape}"
+    elif "int" not in prompt.dtype:
+        fault = f"holds {prompt.dtype}"
+    else:
+        return prompt
+    msg = (
+        f"`fields[{key!r}].prompt` must name a field of one integer a row, but '{prompt.name}' "
+        f"{fault}."
+    )
+    raise TypeError(msg)
 
 
 def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:

@@ -296,12 +296,12 @@ def test_a_mask_needs_a_ragged_field():
     assert lists(batch) == {"label": [0, 1, 2]}
 
 
-@pytest.mark.parametrize("options", [{"start": 1}, {"max_length": 5}])
+@pytest.mark.parametrize("options", [{"start": 1}, {"max_length": 5}, {"prompt": "label"}])
 def test_a_field_of_single_values_cannot_be_cut(options):
     collate = PadCollator({**ids_field(), "label": Field(**options)})
     message = (
-        "`fields['label']` must leave out `max_length` and `start`, because the rows of 'label' "
-        "have no length."
+        "`fields['label']` must leave out `max_length`, `start` and `prompt`, because the rows of "
+        "'label' have no length."
     )
     with pytest.raises(ValueError, match=whole(message)):
         collate([{"input_ids": [1], "label": 0}])
