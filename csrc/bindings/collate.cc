@@ -24,10 +24,11 @@
 namespace evenstride {
 namespace {
 
-// Key, source, column, type, bits of the padding value, whether padding comes first, start, and
-// most tokens.
-using OutputTuple = std::tuple<std::string, std::string, std::shared_ptr<Column>, std::string,
-                               std::uint64_t, bool, std::uint64_t, std::uint64_t>;
+// Key, source, column, type, bits of the padding value, whether padding comes first, start, most
+// tokens, and the column of the prompts.
+using OutputTuple =
+    std::tuple<std::string, std::string, std::shared_ptr<Column>, std::string, std::uint64_t, bool,
+               std::uint64_t, std::uint64_t, std::optional<std::shared_ptr<Column>>>;
 
 constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues},
                                               {"mask", Output::Source::kMask},
@@ -35,7 +36,7 @@ constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues
                                               {"lengths", Output::Source::kLengths}};
 
 Output to_output(const OutputTuple& given) {
-  const auto& [key, source, column, dtype, padding, pads_left, start, max_length] = given;
+  const auto& [key, source, column, dtype, padding, pads_left, start, max_length, prompt] = given;
   return {.key = key,
           .source = parse_name("source", kSources, source),
           .column = column,
@@ -43,7 +44,8 @@ Output to_output(const OutputTuple& given) {
           .padding = padding,
           .pads_left = pads_left,
           .start = start,
-          .max_length = max_length};
+          .max_length = max_length,
+          .prompt = prompt.value_or(nullptr)};
 }
 
 std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& given,

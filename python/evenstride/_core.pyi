@@ -97,6 +97,7 @@ class Collator:
                 bool,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
+                Column | None,
             ]
         ],
         rows: numpy.ndarray | None,
