@@ -13,6 +13,11 @@ namespace evenstride {
 inline constexpr std::uint32_t kTileValues = 512;
 inline constexpr std::uint32_t kStoreBytes = 16;
 
+// Returns the tiles of a row of so many values, at least 1.
+constexpr std::uint32_t num_tiles(std::uint32_t width) {
+  return width == 0 ? 1 : (width - 1) / kTileValues + 1;
+}
+
 // What lies in a slab, where every row is aligned to its values.
 template <class Wire>
 struct StagedValuesOf {

@@ -33,6 +33,7 @@ struct Problem {
   DType to;
   std::uint32_t length;
   std::uint32_t width;
+  std::uint32_t prompt;
   bool pads_left;
   std::uint64_t padding;
   std::vector<std::byte> memory;
@@ -44,11 +45,16 @@ struct Problem {
             .out = out,
             .length = length,
             .width = width,
-            .prompt = 0,
+            .prompt = prompt,
             .padding = padding,
             .pads_left = pads_left};
   }
 };
+
+// None as often as some.
+std::uint32_t random_prompt(Random& random, std::uint32_t length) {
+  return random.one_in(2) ? 0 : static_cast<std::uint32_t>(random.below(length + 1));
+}
 
 Problem random_problem(Random& random, Kind kind, DType from, DType to, std::uint32_t length,
                        std::uint32_t width) {
@@ -57,6 +63,7 @@ Problem random_problem(Random& random, Kind kind, DType from, DType to, std::uin
                   .to = to,
                   .length = length,
                   .width = width,
+                  .prompt = random_prompt(random, length),
                   .pads_left = random.one_in(2),
                   .padding = random.next(),
                   .memory = {},
@@ -71,7 +78,7 @@ Problem random_problem(Random& random, Kind kind, DType from, DType to, std::uin
 // The comments in pad.h, transcribed: the bits of the value at a place of the row.
 std::uint64_t expected_at(const Problem& problem, std::uint32_t place) {
   const std::uint32_t first = problem.pads_left ? problem.width - problem.length : 0;
-  if (place < first || place >= first + problem.length) {
+  if (place < first + problem.prompt || place >= first + problem.length) {
     return problem.padding;
   }
   switch (problem.kind) {
