@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -121,7 +121,7 @@ class Lane {
   std::size_t num_events_ = 0;
 
   std::mutex failure_mutex_;
-  std::optional<DeviceError> failure_;  // Never changes once has_failed_.
+  std::exception_ptr failure_;  // Never changes once has_failed_.
   std::atomic<bool> has_failed_{false};
 };
 
