@@ -77,29 +77,6 @@ std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& gi
   throw py::error_already_set();
 }
 
-// Copies the samples of a batch from a list or any other sequence of ints.
-std::vector<std::int64_t> read_samples(const PooledCollator& self, const py::object& given) {
-  if (py::isinstance<py::array>(given)) {
-    const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
-    return {view.begin(), view.end()};
-  }
-  // A copy, because an item's own `__index__` may do anything, also to a list.
-  const auto sequence = py::reinterpret_steal<py::tuple>(PySequence_Tuple(given.ptr()));
-  if (!sequence) {
-    throw py::error_already_set();
-  }
-  std::vector<std::int64_t> samples;
-  samples.reserve(sequence.size());
-  for (const py::handle item : sequence) {
-    const long long sample = PyLong_AsLongLong(item.ptr());
-    if (sample == -1 && PyErr_Occurred() != nullptr) {
-      throw_bad_sample(self, samples.size(), item);
-    }
-    samples.push_back(sample);
-  }
-  return samples;
-}
-
 Capsules collate(PooledCollator& self, const py::object& given) {
   thread_local BatchRows batch;
   const std::vector<std::int64_t> samples = read_samples(self, given);
@@ -109,7 +86,8 @@ Capsules collate(PooledCollator& self, const py::object& given) {
     slab = self.collate(samples, batch);
   }
   self.count(batch.layout);
-  return to_dlpack(self.collator->outputs(), batch.layout, slab);
+  return to_dlpack(self.collator->outputs(), batch.layout,
+                   {.address = reinterpret_cast<std::uintptr_t>(slab->memory), .owner = slab});
 }
 
 Places collate_into(PooledCollator& self, const py::object& given,
@@ -145,6 +123,28 @@ py::typing::Dict<py::str, Counts> truncated(const PooledCollator& self) {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> read_samples(const PooledCollator& self, const py::object& given) {
+  if (py::isinstance<py::array>(given)) {
+    const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
+    return {view.begin(), view.end()};
+  }
+  // A copy, because an item's own `__index__` may do anything, also to a list.
+  const auto sequence = py::reinterpret_steal<py::tuple>(PySequence_Tuple(given.ptr()));
+  if (!sequence) {
+    throw py::error_already_set();
+  }
+  std::vector<std::int64_t> samples;
+  samples.reserve(sequence.size());
+  for (const py::handle item : sequence) {
+    const long long sample = PyLong_AsLongLong(item.ptr());
+    if (sample == -1 && PyErr_Occurred() != nullptr) {
+      throw_bad_sample(self, samples.size(), item);
+    }
+    samples.push_back(sample);
+  }
+  return samples;
+}
 
 Counts to_dict(const SlabPool::Use& use) {
   Counts result;

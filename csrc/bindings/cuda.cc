@@ -1,9 +1,12 @@
+#include "cuda/device_batches.h"
+
 #include <pybind11/stl.h>
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,9 +15,9 @@
 #include "bindings/delivery.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
-#include "bindings/objects.h"
+#include "bindings/placed.h"
+#include "bindings/shared.h"
 #include "bindings/unlocked.h"
-#include "cuda/device_batches.h"
 #include "cuda/kernel_image.h"
 #include "loader/pooled_collator.h"
 
@@ -25,31 +28,53 @@ CuStream to_stream(std::uintptr_t handle) {
   return reinterpret_cast<CuStream>(handle);
 }
 
-std::shared_ptr<Destination> make_destination(int ordinal, std::size_t num_blocks,
-                                              std::size_t block_bytes) {
+std::shared_ptr<Destination> make_destination(int ordinal, std::shared_ptr<GivenBlocks> given) {
   const Unlocked unlocked;
-  Lane& lane = lane_of(ordinal);
-  return num_blocks == 0 ? std::make_shared<Destination>(lane)
-                         : std::make_shared<Destination>(lane, num_blocks, block_bytes);
+  return std::make_shared<Destination>(lane_of(ordinal), std::move(given));
 }
 
-void give(Destination& destination, std::uintptr_t address, std::size_t capacity,
-          py::object owner) {
-  destination.give({.address = address, .capacity = capacity, .owner = shared(std::move(owner))});
+std::shared_ptr<Destination> make_ring(int ordinal, std::size_t num_blocks,
+                                       std::size_t block_bytes) {
+  const Unlocked unlocked;
+  return std::make_shared<Destination>(lane_of(ordinal), num_blocks, block_bytes);
 }
 
-void release(Destination& destination, const DeviceBatch& batch,
+std::uintptr_t stream_of(int ordinal) {
+  const Unlocked unlocked;
+  return reinterpret_cast<std::uintptr_t>(lane_of(ordinal).stream());
+}
+
+void release(Destination& destination, DeviceBatch& batch,
              const std::vector<std::uintptr_t>& handles) {
   std::vector<CuStream> streams;
   for (const std::uintptr_t handle : handles) {
     streams.push_back(to_stream(handle));
   }
   const Unlocked unlocked;
-  destination.release(batch.block, streams);
+  destination.release(batch, streams);
 }
 
 py::object owner(const DeviceBatch& batch) {
   return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(batch.block.owner.get()));
+}
+
+Capsules capsules(const DeviceBatch& batch, const PooledCollator& collator,
+                  std::int32_t device_type, std::int32_t device_id) {
+  return to_dlpack(collator.collator->outputs(), batch.staged.layout,
+                   {.address = batch.block.address,
+                    .owner = batch.block.owner,
+                    .device_type = device_type,
+                    .device_id = device_id});
+}
+
+std::optional<std::string> driver_error() {
+  const Unlocked unlocked;
+  try {
+    (void)system_driver();
+    return std::nullopt;
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
 }
 
 std::shared_ptr<Stager> make_stager(const PooledCollator& collator, const Destination& destination,
@@ -79,48 +104,14 @@ Counts use_of(const Stager& stager) {
   return result;
 }
 
-// Workers that stage batches, and submit them as early as they can.
-class DeviceWorkers {
- public:
-  DeviceWorkers(const std::shared_ptr<Stager>& stager, const PlannedBatches& batches,
-                std::shared_ptr<Delivery> delivery,
-                const std::vector<std::shared_ptr<Destination>>& destinations, int num_threads)
-      : delivery_(std::move(delivery)),
-        workers_(std::make_unique<Workers>(stage_for(stager, destinations, delivery_), batches,
-                                           delivery_, num_threads)) {}
-
-  Numbered<DeviceBatch> take(std::uint32_t target) {
-    return take_numbered<DeviceBatch>(*delivery_, target);
-  }
-
-  void put_back(std::uint32_t target, std::uint64_t batch, std::shared_ptr<DeviceBatch> made) {
-    delivery_->put_back(target, {Delivery::Outcome::kBatch, batch, std::move(made)});
-  }
-
-  // Whoever comes second waits as well.
-  void close() {
-    delivery_->close();
-    const std::lock_guard lock(mutex_);
-    workers_.reset();
-  }
-
- private:
-  std::shared_ptr<Delivery> delivery_;
-  std::mutex mutex_;
-  std::unique_ptr<Workers> workers_;
-};
-
-std::unique_ptr<DeviceWorkers> start_device_workers(
+std::unique_ptr<PassWorkers<DeviceBatch>> start_device_workers(
     const std::shared_ptr<Stager>& stager, const py::array& indices, const py::array& offsets,
     const std::shared_ptr<Delivery>& delivery,
     const std::vector<std::shared_ptr<Destination>>& destinations, std::uint64_t first,
     std::uint64_t stride, int num_threads) {
-  const PlannedBatches batches{
-      .indices = as_one_of<std::int32_t, std::uint32_t, std::int64_t>(indices, "indices"),
-      .offsets = as_span<std::int64_t>(offsets, "offsets"),
-      .first = first,
-      .stride = stride};
-  return std::make_unique<DeviceWorkers>(stager, batches, delivery, destinations, num_threads);
+  return std::make_unique<PassWorkers<DeviceBatch>>(stage_for(stager, destinations, delivery),
+                                                    to_planned(indices, offsets, first, stride),
+                                                    delivery, num_threads);
 }
 
 }  // namespace
@@ -129,58 +120,60 @@ void def_cuda(py::module_& m) {
   m.attr("cuda_compiler") =
       kernel_image().empty() ? py::object(py::none()) : py::str(std::string(kernel_compiler()));
 
+  m.def("device_stream", &stream_of, py::arg("ordinal"),
+        "Return the handle of the stream of a device that batches are submitted on.");
+  m.def("driver_error", &driver_error,
+        "Return why there is no driver that has a device; None if there is.");
+  m.def("kernel_error", &kernel_error, py::call_guard<Unlocked>(), py::arg("ordinal"),
+        "Return why the kernel cannot run on a device; None if it can.");
+
   py::class_<DeviceBatch, std::shared_ptr<DeviceBatch>>(m, "DeviceBatch",
                                                         "A batch on its way to a device.")
       .def_property_readonly(
-          "bytes", [](const DeviceBatch& self) { return self.staged.layout.bytes; },
+          "num_bytes", [](const DeviceBatch& self) { return self.staged.layout.bytes; },
           "Of all outputs.")
+      .def_property_readonly(
+          "staged_bytes", [](const DeviceBatch& self) { return self.staged.bytes; },
+          "Of what travels to the device.")
+      .def_readonly("is_early", &DeviceBatch::is_early,
+                    "Whether it was submitted before a consumer had it.")
       .def(
           "is_submitted_to",
           [](const DeviceBatch& self, const Destination& destination) {
-            return self.lane == &destination.lane();
+            return self.destination == &destination;
           },
-          py::arg("destination"), "Return whether it was submitted to this device.")
-      .def_property_readonly("owner", &owner, "What was given with the memory of its outputs.")
+          py::arg("destination"), "Return whether it was submitted there.")
+      .def_property_readonly("owner", &owner, "Who owns the memory that was given for its outputs.")
       .def(
-          "arrays",
+          "places",
           [](const DeviceBatch& self, const PooledCollator& collator) {
-            return arrays_of(*collator.collator, self.staged.layout);
+            return to_places(collator.collator->outputs(), self.staged.layout);
           },
-          py::arg("collator"), "Return place and shape of each output, in values.")
+          py::arg("collator"), "Return place, shape and strides of each output, in values.")
+      .def("capsules", &capsules, py::arg("collator"), py::arg("device_type"), py::arg("device_id"),
+           "Return one DLPack capsule for each output.")
       .def(
-          "capsules",
-          [](const DeviceBatch& self, const PooledCollator& collator, int device_type,
-             int device_id) {
-            return to_dlpack(collator.collator->outputs(), self.staged.layout,
-                             {.memory = reinterpret_cast<std::byte*>(self.block.address),
-                              .owner = self.block.owner,
-                              .device = {device_type, device_id}});
+          "count",
+          [](const DeviceBatch& self, PooledCollator& collator) {
+            collator.count(self.staged.layout);
           },
-          py::arg("collator"), py::arg("device_type"), py::arg("device_id"),
-          "Return one DLPack capsule for each output.");
+          py::arg("collator"), "Count what was cut in it.");
 
   py::class_<Destination, std::shared_ptr<Destination>>(
-      m, "Destination", "The memory of one device for batches, and the way there.")
-      .def(py::init(&make_destination), py::arg("ordinal"), py::kw_only(),
-           py::arg("num_blocks") = 0, py::arg("block_bytes") = 0)
-      .def_property_readonly(
-          "stream",
-          [](const Destination& self) {
-            return reinterpret_cast<std::uintptr_t>(self.lane().stream());
-          },
-          "The handle of the stream that batches are submitted on.")
-      .def("give", &give, py::arg("address"), py::arg("capacity"), py::arg("owner"),
-           "Give memory for a batch that is yet to come.")
+      m, "Destination", "The memory of one device for batches, and the way there.",
+      py::release_gil_before_calling_cpp_dtor())
+      .def(py::init(&make_destination), py::arg("ordinal"), py::arg("given"))
+      .def(py::init(&make_ring), py::arg("ordinal"), py::kw_only(), py::arg("num_blocks"),
+           py::arg("block_bytes"))
       .def_property_readonly(
           "num_multiprocessors",
           [](const Destination& self) { return self.lane().num_multiprocessors(); },
           "Of the device.")
-      .def("submit", &Destination::submit, py::call_guard<Unlocked>(), py::arg("batch"),
-           py::kw_only(), py::arg("most_blocks") = 0,
-           "Submit a batch; return False if there is no memory for it. It takes a small part of the "
-           "device, or up to most_blocks blocks.")
-      .def_property_readonly("num_given", &Destination::num_given,
-                             "How much memory is at hand, in blocks.")
+      .def(
+          "submit", &Destination::submit, py::call_guard<Unlocked>(), py::arg("batch"),
+          py::kw_only(), py::arg("most_blocks") = 0,
+          "Submit a batch; return False if there is no memory for it. It takes a small part of the "
+          "device, or up to most_blocks blocks.")
       .def(
           "hand_over",
           [](Destination& self, DeviceBatch& batch, std::uintptr_t stream) {
@@ -189,8 +182,7 @@ void def_cuda(py::module_& m) {
           py::call_guard<Unlocked>(), py::arg("batch"), py::arg("stream"),
           "Let a stream wait for a batch that was submitted.")
       .def("release", &release, py::arg("batch"), py::arg("streams"),
-           "End the lease of a batch's memory after what these streams have been given.")
-      .def("close", &Destination::close, "Drop what was given.");
+           "End the lease of a batch's memory after what these streams have been given.");
 
   py::class_<Stager, std::shared_ptr<Stager>>(m, "Stager", "Stages batches in pinned memory.",
                                               py::release_gil_before_calling_cpp_dtor())
@@ -202,18 +194,14 @@ void def_cuda(py::module_& m) {
       .def_property_readonly("slabs", &use_of,
                              "Slabs, how many are lent, the bytes of all, allocations and waits.");
 
-  py::class_<DeviceWorkers>(m, "DeviceWorkers", "Threads that stage the batches of a plan.",
-                            py::release_gil_before_calling_cpp_dtor())
-      .def(py::init(&start_device_workers), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
-           py::keep_alive<1, 4>(), py::arg("stager"), py::arg("indices").noconvert(),
-           py::arg("offsets").noconvert(), py::arg("delivery"), py::arg("destinations"),
-           py::kw_only(), py::arg("first"), py::arg("stride"), py::arg("num_threads"))
-      .def("take", &DeviceWorkers::take, py::arg("target"),
-           "Wait for a batch; return its number and the batch, or None at the end.")
-      .def("put_back", &DeviceWorkers::put_back, py::arg("target"), py::arg("batch"),
-           py::arg("made"), "Undo a take.")
-      .def("close", &DeviceWorkers::close, py::call_guard<Unlocked>(),
-           "End the threads. Not in a process that was forked since.");
+  py::class_<PassWorkers<DeviceBatch>> workers(m, "DeviceWorkers",
+                                               "Threads that stage the batches of a plan.",
+                                               py::release_gil_before_calling_cpp_dtor());
+  def_pass_workers<DeviceBatch>(workers);
+  workers.def(py::init(&start_device_workers), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
+              py::keep_alive<1, 4>(), py::arg("stager"), py::arg("indices").noconvert(),
+              py::arg("offsets").noconvert(), py::arg("delivery"), py::arg("destinations"),
+              py::kw_only(), py::arg("first"), py::arg("stride"), py::arg("num_threads"));
 }
 
 }  // namespace evenstride

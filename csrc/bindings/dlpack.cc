@@ -39,7 +39,6 @@ struct DLManagedTensor {
   void (*deleter)(DLManagedTensor*);
 };
 
-constexpr std::int32_t kCpu = 1;
 constexpr const char* kName = "dltensor";  // A consumer renames the capsule that it has taken over.
 
 // A tensor, with everything that it points at.
@@ -47,7 +46,7 @@ struct Managed {
   DLManagedTensor tensor{};
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
-  std::shared_ptr<const Slab> slab;
+  std::shared_ptr<const void> owner;
 };
 
 DLDataType dlpack_type(DType dtype) {
@@ -88,15 +87,16 @@ py::object to_capsule(std::unique_ptr<Managed> managed) {
 }  // namespace
 
 Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
-                   const std::shared_ptr<const Slab>& slab) {
+                   const DlpackMemory& memory) {
   Capsules capsules(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     auto managed = std::make_unique<Managed>();
     managed->shape = shape_of(outputs[o], layout, layout.arrays[o]);
     managed->strides = strides_of(managed->shape);
-    managed->slab = slab;
-    managed->tensor = {.dl_tensor = {.data = slab->memory + layout.arrays[o].offset,
-                                     .device = {kCpu, 0},
+    managed->owner = memory.owner;
+    const std::uintptr_t address = memory.address + layout.arrays[o].offset;
+    managed->tensor = {.dl_tensor = {.data = reinterpret_cast<void*>(address),
+                                     .device = {memory.device_type, memory.device_id},
                                      .ndim = static_cast<std::int32_t>(managed->shape.size()),
                                      .dtype = dlpack_type(outputs[o].dtype),
                                      .shape = managed->shape.data(),

@@ -3,20 +3,28 @@
 
 #include <pybind11/typing.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "bindings/module.h"
 #include "collate/collate.h"
-#include "loader/slabs.h"
 
 namespace evenstride {
 
 using Capsules = py::typing::Tuple<py::capsule, py::ellipsis>;
 
-// Returns one capsule for each output of a batch that lies in `slab`. The slab returns to its pool
-// when the last of the tensors that are made of them has died, on whichever thread.
+// The memory of a batch.
+struct DlpackMemory {
+  std::uintptr_t address;
+  std::shared_ptr<const void> owner;  // Keeps it.
+  std::int32_t device_type = 1;       // As DLPack numbers them: the host.
+  std::int32_t device_id = 0;
+};
+
+// Returns one capsule for each output of a batch. The owner ends when the last of the tensors that
+// are made of them has died, on whichever thread.
 Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
-                   const std::shared_ptr<const Slab>& slab);
+                   const DlpackMemory& memory);
 
 }  // namespace evenstride

@@ -9,6 +9,8 @@ namespace py = pybind11;
 
 void def_collate(py::module_& m);
 void def_column(py::module_& m);
+void def_cuda(py::module_& m);
+void def_delivery(py::module_& m);
 void def_edges(py::module_& m);
 void def_fingerprint(py::module_& m);
 void def_given(py::module_& m);

@@ -5,27 +5,35 @@
 
 namespace evenstride {
 
+Destination::Destination(Lane& lane, std::shared_ptr<GivenBlocks> given)
+    : lane_(lane), given_(std::move(given)) {}
+
 Destination::Destination(Lane& lane, std::size_t num_blocks, std::size_t block_bytes)
     : lane_(lane), ring_(std::in_place, lane, num_blocks, block_bytes) {}
 
-bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
-  const std::size_t bytes = batch.staged.layout.bytes;
-  std::optional<Block> block;
+std::optional<BlockRing::Block> Destination::take_block(std::size_t bytes) {
   if (ring_) {
-    block = ring_->lease(bytes);
-  } else if (std::optional<GivenBlock> given = given_.take(bytes)) {
-    block = Block{.address = given->address,
-                  .capacity = given->capacity,
-                  .owner = std::move(given->owner),
-                  .user = nullptr};
+    return ring_->lease(bytes);
   }
+  std::optional<GivenBlock> given = given_->take(bytes);
+  if (!given) {
+    return std::nullopt;
+  }
+  return BlockRing::Block{.address = given->address,
+                          .capacity = given->capacity,
+                          .owner = std::move(given->owner),
+                          .user = nullptr};
+}
+
+bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
+  std::optional<BlockRing::Block> block = take_block(batch.staged.layout.bytes);
   if (!block) {
     return false;
   }
   batch.ready = lane_.submit(batch.staged, batch.slab->memory, block->address, block->user.get(),
                              batch.number, most_blocks);
   batch.slab->reader = batch.ready;
-  batch.lane = &lane_;
+  batch.destination = this;
   batch.block = *std::move(block);
   return true;
 }
@@ -35,8 +43,9 @@ void Destination::hand_over(DeviceBatch& batch, CuStream consumer) {
   batch.slab.reset();
 }
 
-void Destination::release(const Block& block, std::span<const CuStream> streams) {
-  ring_->release(block, streams);
+void Destination::release(DeviceBatch& batch, std::span<const CuStream> streams) {
+  batch.block.owner.reset();
+  ring_->release(batch.block, streams);
 }
 
 Stager::Stager(std::shared_ptr<const Collator> collator, Lane& lane, std::size_t num_slabs,
@@ -48,8 +57,7 @@ Stager::Stager(std::shared_ptr<const Collator> collator, Lane& lane, std::size_t
 }
 
 std::shared_ptr<DeviceBatch> Stager::stage(std::uint64_t number,
-                                           std::span<const std::int64_t> samples,
-                                           BatchRows& rows) {
+                                           std::span<const std::int64_t> samples, BatchRows& rows) {
   staging_.collator().look_up(samples, rows);
   auto batch = std::make_shared<DeviceBatch>();
   batch->number = number;
@@ -65,14 +73,14 @@ MakeBatch stage_for(std::shared_ptr<Stager> stager,
   const bool has_one = std::ranges::count(destinations, destinations.front()) ==
                        static_cast<std::ptrdiff_t>(destinations.size());
   return [stager = std::move(stager), destinations = std::move(destinations),
-          delivery = std::move(delivery), has_one](std::uint64_t number,
-                                                   std::span<const std::int64_t> samples,
-                                                   BatchRows& rows) -> Delivery::Parcel {
+          delivery = std::move(delivery),
+          has_one](std::uint64_t number, std::span<const std::int64_t> samples,
+                   BatchRows& rows) -> Delivery::Parcel {
     std::shared_ptr<DeviceBatch> batch = stager->stage(number, samples, rows);
     const std::optional<std::uint32_t> target =
         has_one ? std::optional<std::uint32_t>(0) : delivery->target_of(number);
     if (target) {
-      (void)destinations[*target]->submit(*batch);  // Else when its consumer has memory for it.
+      batch->is_early = destinations[*target]->submit(*batch);
     }
     return batch;
   };

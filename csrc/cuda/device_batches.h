@@ -19,34 +19,33 @@
 
 namespace evenstride {
 
+class Destination;
+
 // A batch. One thread at a time uses it.
 struct DeviceBatch {
   std::uint64_t number = 0;  // Stands in errors.
   StagedBatch staged;
   std::shared_ptr<PinnedSlab> slab;
 
-  // Once it was submitted: to which lane, into which memory, and what stands for its end.
-  Lane* lane = nullptr;
-  Block block;
+  // Once it was submitted: where to, into which memory, and what stands for its end.
+  const Destination* destination = nullptr;
+  BlockRing::Block block;
   std::shared_ptr<const Event> ready;
+  bool is_early = false;  // Submitted before a consumer had it.
 };
 
-// The memory of one device for batches, and the way there: blocks that consumers give, or a ring of
-// our own. Thread-safe.
+// The memory of one device for the outputs of batches, and the way there. Thread-safe.
 class Destination {
  public:
-  explicit Destination(Lane& lane) : lane_(lane) {}
-  // With a ring of so many blocks. Throws DeviceError.
+  // Into blocks that consumers give.
+  Destination(Lane& lane, std::shared_ptr<GivenBlocks> given);
+  // Into a ring of so many blocks of our own. Throws DeviceError.
   Destination(Lane& lane, std::size_t num_blocks, std::size_t block_bytes);
 
   [[nodiscard]] Lane& lane() const noexcept { return lane_; }
 
-  // Gives a block for a batch that is yet to come. Precondition: there is no ring.
-  void give(GivenBlock block) { given_.put(std::move(block)); }
-  [[nodiscard]] std::size_t num_given() const { return given_.size(); }
-
-  // Submits a batch that was not submitted to this device. Returns false, and does nothing, if there
-  // is no memory for it: none given that is large enough, or all of the ring leased. Throws
+  // Submits a batch that was not submitted here. Returns false, and does nothing, if
+  // there is no memory for it: none given that is large enough, or all of the ring leased. Throws
   // what Lane::submit and BlockRing::lease do; the batch can then be submitted again. `most_blocks`
   // is as for Lane::submit.
   [[nodiscard]] bool submit(DeviceBatch& batch, unsigned most_blocks = 0);
@@ -54,15 +53,15 @@ class Destination {
   // Lets a consumer's stream wait for a batch that was submitted here, and lets go of its slab.
   void hand_over(DeviceBatch& batch, CuStream consumer);
 
-  // Ends the lease of a block of the ring, after what these streams have been given up to now.
-  void release(const Block& block, std::span<const CuStream> streams);
-
-  // Drops what was given.
-  void close() { given_.close(); }
+  // Ends the lease of a batch's block of the ring, after what these streams have been given up to
+  // now. Precondition: there is a ring, and the lease has not ended.
+  void release(DeviceBatch& batch, std::span<const CuStream> streams);
 
  private:
+  [[nodiscard]] std::optional<BlockRing::Block> take_block(std::size_t bytes);
+
   Lane& lane_;
-  GivenBlocks given_;
+  std::shared_ptr<GivenBlocks> given_;
   std::optional<BlockRing> ring_;
 };
 

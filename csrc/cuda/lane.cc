@@ -306,4 +306,24 @@ Lane& lane_of(int ordinal) {
   return *lane;
 }
 
+std::optional<std::string> kernel_error(int ordinal) {
+  constexpr CuResult kUnfit[] = {
+      200,  // CUDA_ERROR_INVALID_IMAGE
+      209,  // CUDA_ERROR_NO_BINARY_FOR_GPU
+      218,  // CUDA_ERROR_INVALID_PTX
+      221,  // CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+      222,  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+      223,  // CUDA_ERROR_JIT_COMPILATION_DISABLED
+  };
+  try {
+    (void)lane_of(ordinal);
+    return std::nullopt;
+  } catch (const DeviceError& error) {
+    if (std::ranges::find(kUnfit, error.result()) == std::end(kUnfit)) {
+      throw;
+    }
+    return std::string("the driver does not take the kernel: ") + error.what();
+  }
+}
+
 }  // namespace evenstride

@@ -129,4 +129,8 @@ class Lane {
 // and Lane do, and std::runtime_error if the kernel was not built. Thread-safe.
 [[nodiscard]] Lane& lane_of(int ordinal);
 
+// Returns why the kernel cannot run on a device of this machine, such as that its driver is too old
+// for it, as a clause; nothing if it can. Throws what else lane_of does.
+[[nodiscard]] std::optional<std::string> kernel_error(int ordinal);
+
 }  // namespace evenstride

@@ -64,6 +64,11 @@ class Supply:
         """Return a block that is large enough, for a batch that was made elsewhere."""
         return self._blocks.allocate(max(num_bytes, self._num_bytes))
 
+    def give(self, num_bytes: int) -> None:
+        """Give one more block, large enough for a batch that has none."""
+        block = self.allocate(num_bytes)
+        self.given.put(block, block.data_ptr(), block.numel())
+
     def count(self, *, is_in_block: bool) -> None:
         """Count a batch that was taken: if it lies in a block, a new one is owed to a later one."""
         if next(self._later, None) is not None and is_in_block:

@@ -11,7 +11,7 @@ from evenstride import _core
 from evenstride.collate import PadCollator
 from evenstride.dataset import RaggedDataset
 from evenstride.device_memory import as_device, say_fallback, why_not
-from evenstride.device_target import Device, DeviceTarget, check_memory
+from evenstride.device_target import Device, DeviceTarget, as_memory
 from evenstride.loader_moving import moved
 from evenstride.options import as_count
 from evenstride.producers import is_native
@@ -102,7 +102,7 @@ class DeviceCollator:
                 f"{type(collate).__name__}."
             )
             raise TypeError(msg)
-        check_memory("memory", memory)
+        uses_ring = as_memory("memory", memory) == "ring"
         num_slabs = as_count("depth", depth) + 2
         self._most_tokens = _optional("max_padded_tokens", max_padded_tokens)
         most_samples = _optional("max_batch_size", max_batch_size) or self._most_tokens or 0
@@ -115,7 +115,7 @@ class DeviceCollator:
             return
         block_bytes = self._bound.native.most_bytes(most_samples, self._most_tokens or 0)
         self._place = Device(
-            self._device, block_bytes, num_blocks=num_slabs if memory == "ring" else 0
+            self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0
         )
         self._stager = _core.Stager(
             self._bound.native,
@@ -153,7 +153,7 @@ class DeviceCollator:
         if self._most_tokens is not None:
             self._check_size(made)
         batch = self._target.finished(made, lambda: indices)
-        self._bound.native.count(made)
+        made.count(self._bound.native)
         return batch
 
     @contextlib.contextmanager

@@ -19,10 +19,10 @@ class DeviceMemory:
     of that stream have it, once every stream that it was handed to has come to that point.
     """
 
-    def __init__(self, device: torch.device, stream: int) -> None:
-        self.device = device
-        self.dlpack_device = (2, device.index)  # DLPack's number for CUDA.
-        self._stream = torch.cuda.ExternalStream(stream, device=device)
+    def __init__(self, index: int, stream: int) -> None:
+        self.device = torch.device("cuda", index)
+        self.dlpack_device = (2, index)  # DLPack's number for CUDA.
+        self._stream = torch.cuda.ExternalStream(stream, device=self.device)
 
     def allocate(self, num_bytes: int) -> torch.Tensor:
         """Return a tensor of bytes, at a multiple of 64."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenstride import _core
+from evenstride.blocks import Supply
 from evenstride.device_memory import DeviceMemory, index_of
+from evenstride.loader_moving import moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,45 +19,58 @@ if TYPE_CHECKING:
 _MEMORIES = ("torch", "ring")
 
 
-def check_memory(name: str, memory: str) -> None:
-    """Say what is wrong with a kind of memory, if it is not one."""
+def as_memory(name: str, memory: Any) -> str:
+    """Return a kind of memory for outputs; say what is wrong with it if it is not one."""
     if memory not in _MEMORIES:
         msg = f"`{name}` must be 'torch' or 'ring', but is {memory!r}."
         raise ValueError(msg)
+    return str(memory)
 
 
 class Device:
     """One device: the way there, and memory for the outputs of batches.
 
-    `num_blocks` of our own that are used in turn, or, if it is 0, blocks that torch allocates for
-    each batch.
+    Either blocks of torch's, of which `num_ahead` are given beforehand for `num_batches`; or
+    `num_blocks` of our own that are used in turn.
     """
 
-    def __init__(self, device: torch.device, block_bytes: int, *, num_blocks: int = 0) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        block_bytes: int,
+        *,
+        num_blocks: int = 0,
+        num_ahead: int = 0,
+        num_batches: int = 0,
+    ) -> None:
         index = index_of(device)
-        self.native = _core.Destination(index, num_blocks=num_blocks, block_bytes=block_bytes)
-        self.memory = DeviceMemory(torch.device("cuda", index), self.native.stream)
-        self.uses_ring = num_blocks > 0
-        self._block_bytes = block_bytes
-
-    def give(self, num_bytes: int = 0) -> None:
-        """Let torch allocate a block for a batch that is yet to come."""
-        self._block_bytes = max(self._block_bytes, 1 << (num_bytes - 1).bit_length())
-        block = self.memory.allocate(self._block_bytes)
-        self.native.give(block.data_ptr(), block.numel(), block)
+        self.memory = DeviceMemory(index, _core.device_stream(index))
+        self.supply: Supply | None = None
+        if num_blocks > 0:
+            self.native = _core.Destination(index, num_blocks=num_blocks, block_bytes=block_bytes)
+        else:
+            self.supply = Supply(
+                self.memory, block_bytes, num_ahead=num_ahead, num_batches=num_batches
+            )
+            self.native = _core.Destination(index, self.supply.given)
 
     def submit(self, made: _core.DeviceBatch) -> None:
         """Submit a batch, unless it was submitted to this device."""
         if made.is_submitted_to(self.native):
             return
-        while not self.native.submit(made):  # Others may take what is given.
-            if self.uses_ring:
+        while not self.native.submit(made):  # What is given may go to others.
+            if self.supply is None:
                 msg = (
-                    "A batch must be given up before so many others are taken: all memory for "
-                    f"batches on {self.memory.device} is leased."
+                    "A batch must be given up before so many others are taken: all memory of the "
+                    f"ring on {self.memory.device} is leased."
                 )
                 raise RuntimeError(msg)
-            self.give(made.bytes)
+            self.supply.give(made.num_bytes)
+
+    def close(self) -> None:
+        """Let go of the memory that no batch was made in."""
+        if self.supply is not None:
+            self.supply.close()
 
 
 class DeviceTarget:
@@ -77,13 +92,19 @@ class DeviceTarget:
         self.release(stream)
         device.submit(made)
         device.native.hand_over(made, stream)
-        if device.uses_ring:
+        if device.supply is None:
             self._leased = (made, stream)
-            capsules = made.capsules(self._bound.native, *memory.dlpack_device)
-            return self._bound.tensors(capsules, samples, memory.device)
-        block: torch.Tensor = made.owner
-        memory.hand_over(block)
-        return self._bound.views(block, made.arrays(self._bound.native), samples, memory.device)
+            batch = self._bound.tensors(
+                made.capsules(self._bound.native, *memory.dlpack_device), samples
+            )
+        else:
+            block: torch.Tensor = made.owner
+            memory.hand_over(block)
+            places = made.places(self._bound.native)
+            batch = self._bound.tensors_in(block.untyped_storage(), places, samples)
+        if self._bound.has_lists:
+            return moved(batch, device=memory.device, pins_memory=False)  # type: ignore[no-any-return]
+        return batch
 
     def release(self, stream: int | None = None) -> None:
         """End the lease of the last batch, after what its stream and this one have been given."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
+from evenstride.device_target import as_memory
 from evenstride.loader_checks import (
     as_limited,
     as_ragged,
@@ -70,13 +71,21 @@ class Loader:
         n-th pass, which begins when all have had their part of the one before. Call
         ``sampler.set_epoch`` in between, in one thread.
     device : torch.device, optional
-        Where batches are moved when they are taken. By default they stay in the host's memory.
+        Where batches are wanted: made there by a kernel if native threads make them and it is a
+        CUDA device, see :class:`evenstride.cuda.DeviceCollator`; else moved there when they are
+        taken. By default they stay in the host's memory.
     in_order : bool, default True
         Hand out batches in the plan's order, batch ``i`` to target ``i % targets``. If False,
         whatever is ready goes to whoever waits, so that no consumer that stands still holds up
         another; targets then get about equally many batches while all keep up.
     pin_memory : bool, default False
-        Copy batches to pinned memory. Without a CUDA device nothing happens, with one warning.
+        Make batches in pinned memory, or copy them there if native threads do not make them.
+        Without a CUDA device nothing happens, with one warning.
+    device_memory : {"torch", "ring"}, default "torch"
+        Where batches lie that a kernel makes: in memory that torch allocates for each, to which
+        torch's own rules apply; or in ``depth + 2`` blocks for each target that are used in turn.
+        In a ring the next ``next`` ends the lease of a batch: its tensors must not be used any
+        more. A tensor that is still there when its block comes round again is an error.
 
     Attributes
     ----------
@@ -122,6 +131,7 @@ class Loader:
         device: torch.device | str | int | None = None,
         in_order: bool = True,
         pin_memory: bool = False,
+        device_memory: str = "torch",
     ) -> None:
         self._dataset = as_ragged(dataset)
         self._sampler = sampler
@@ -132,6 +142,7 @@ class Loader:
             num_workers=as_limited("num_workers", num_workers, _MOST_WORKERS),
             in_order=as_bool("in_order", in_order),
             pins_memory=as_bool("pin_memory", pin_memory) and _can_pin(),
+            device_memory=as_memory("device_memory", device_memory),
         )
         check_agreement(self._dataset, sampler, collate)
         self._pass: Pass | None = None  # The one that began last.

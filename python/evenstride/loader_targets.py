@@ -107,7 +107,7 @@ class Batches:
         except BaseException:
             running.put_back(self.target, taken)
             raise
-        running.count(taken)
+        running.count(self.target, taken)
         return batch
 
     def _leave(self, running: Pass, *, is_early: bool) -> None:

@@ -230,9 +230,9 @@ class Pass:
         """Return a batch that was taken, and whether it is in the memory where it is wanted."""
         return self._producers.finished(target, *taken)
 
-    def count(self, taken: tuple[int, Any]) -> None:
+    def count(self, target: int, taken: tuple[int, Any]) -> None:
         """Count a batch that its consumer has."""
-        self._producers.count(taken[1])
+        self._producers.count(target, taken[1])
         self._follow(is_last=next(self._numbers) == len(self._batches))
 
     def put_back(self, target: int, taken: tuple[int, Any]) -> None:

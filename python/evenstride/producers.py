@@ -48,12 +48,15 @@ class PassBatches:
         indices: list[int] = self.plan[self.first + number * self.stride].tolist()
         return indices
 
+    @property
+    def largest(self) -> tuple[int, int]:
+        """The most samples and the most padded tokens of one of them."""
+        most_samples = self.of_all(np.diff(self.plan.offsets)).max()
+        return int(most_samples), int(self.of_all(self.plan.padded_tokens).max())
+
     def most_bytes(self, bound: BoundCollator) -> int:
         """Return the most bytes of one of them, if no ragged field is longer than the plan's."""
-        return bound.native.most_bytes(
-            self.of_all(np.diff(self.plan.offsets)).max(),
-            self.of_all(self.plan.padded_tokens).max(),
-        )
+        return bound.native.most_bytes(*self.largest)
 
     def of_all(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the part of an array with an entry for each batch of the plan."""
@@ -72,7 +75,7 @@ class Producers(Protocol):
         If not, it has still to be pinned and moved. Can be called again if what follows fails.
         """
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:
         """Count a batch that its consumer has."""
 
     def put_back(self, target: int, number: int, made: Any) -> None:
@@ -131,7 +134,7 @@ class NativeProducers:
         capsules = self._workers.capsules(made)
         return self._bound.tensors(capsules, lambda: self._batches.indices(number)), False
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:  # noqa: ARG002 - It does not matter whose.
         """Count what was cut in a batch that its consumer has."""
         self._workers.count(made)
 
@@ -191,7 +194,7 @@ class PythonProducers:
         """Return the batch, which a thread has finished, wherever that has left it."""
         return made, False
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:
         """Count nothing."""
 
     def put_back(self, target: int, number: int, made: Any) -> None:

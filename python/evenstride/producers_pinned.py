@@ -72,9 +72,9 @@ class PinnedProducers(NativeProducers):
         )
         return batch, self._are_placed[target]
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:
         """Count what was cut in a batch, and the block that it lies in."""
-        super().count(made)
+        super().count(target, made)
         self._supply.count(is_in_block=made.owner is not None)
 
     def join(self, patience_s: float | None) -> None:

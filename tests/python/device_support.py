@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evenstride import device_memory, device_target, loader_checks
+from evenstride import cuda, device_memory, device_target, loader_checks, start_producers
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ["tests/cpp/fake_libcuda.cc", "tests/cpp/fake_driver.cc"]
@@ -63,9 +63,9 @@ def stand_in(fake):
     class HostMemory:
         dlpack_device = (1, 0)
 
-        def __init__(self, device, stream):
+        def __init__(self, index, stream):
             self.device = torch.device("cpu")
-            self.index = device.index
+            self.index = index
             self.stream = stream
 
         def allocate(self, num_bytes):
@@ -91,7 +91,7 @@ def pretend(monkeypatch, fake):
     def index_of(device):
         return device.index or 0
 
-    for module in (device_memory, device_target, loader_checks):
+    for module in (cuda, device_memory, device_target, loader_checks, start_producers):
         for name, value in [("as_device", as_device), ("index_of", index_of)]:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)

@@ -1,10 +1,8 @@
-"""The threads of a loader's pass whose batches are padded on devices."""
+"""The threads of a pass whose batches are padded on devices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from evenstride import _core
 from evenstride.device_target import Device, DeviceTarget
@@ -19,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class DeviceProducers:
-    """Native threads that stage the rows of a :class:`RaggedDataset` for a device of each target."""
+    """Native threads that stage rows of a :class:`RaggedDataset`, for a device of each target.
+
+    A batch is submitted to its device when it is staged, if it is known which one that is;
+    otherwise when it is taken.
+    """
 
     lent = 0  # Torch's memory, or a ring that does not grow.
 
@@ -32,59 +34,62 @@ class DeviceProducers:
         *,
         num_workers: int,
         depth: int,
+        in_order: bool,
         uses_ring: bool,
     ) -> None:
         plan = batches.plan
-        most_samples = int(batches.of_all(np.diff(plan.offsets)).max())
-        most_tokens = int(batches.of_all(plan.padded_tokens).max())
         self._bound = bound
         self._batches = batches
-        block_bytes = bound.native.most_bytes(most_samples, most_tokens)
+        num_left = len(batches) - delivery.progress()[2]
+        goes_ahead = in_order or len(set(devices)) == 1
         self._devices = {
             device: Device(
                 device,
-                block_bytes,
+                batches.most_bytes(bound),
                 num_blocks=devices.count(device) * (depth + 2) if uses_ring else 0,
+                num_ahead=min(devices.count(device) * depth, num_left) if goes_ahead else 0,
+                num_batches=num_left,
             )
-            for device in set(devices)
+            for device in sorted(set(devices), key=str)
         }
-        of_targets = [self._devices[device] for device in devices]
-        self._targets = [DeviceTarget(bound, device) for device in of_targets]
+        self._of_targets = [self._devices[device] for device in devices]
+        self._targets = [DeviceTarget(bound, device) for device in self._of_targets]
+        most_samples, most_tokens = batches.largest
         self._stager = _core.Stager(
             bound.native,
-            of_targets[0].native,
+            self._of_targets[0].native,
             num_slabs=len(devices) * (depth + 2),
             most_samples=most_samples,
             most_tokens=most_tokens,
         )
-        if not uses_ring:
-            for device in of_targets:
-                for _ in range(min(depth, len(batches))):
-                    device.give()
         self._workers = _core.DeviceWorkers(
             self._stager,
             plan.indices,
             plan.offsets,
             delivery,
-            [device.native for device in of_targets],
+            [device.native for device in self._of_targets],
             first=batches.first,
             stride=batches.stride,
             num_threads=num_workers,
         )
 
     def take(self, target: int) -> tuple[int, Any] | None:
-        """Wait for the next batch of a target: its number and the batch, or None at the end."""
+        """Give memory for each batch that was taken, and wait for the next one of a target."""
+        supply = self._of_targets[target].supply
+        if supply is not None:
+            supply.refill()
         return self._workers.take(target)
 
-    def finished(self, number: int, made: _core.DeviceBatch, target: int) -> dict[str, Any]:
+    def finished(self, target: int, number: int, made: _core.DeviceBatch) -> tuple[Any, bool]:
         """Return the batch as tensors that the consumer's current stream waits for."""
-        batch = self._targets[target].finished(made, lambda: self._batches.indices(number))
-        self._replenish(target)
-        return batch
+        return self._targets[target].finished(made, lambda: self._batches.indices(number)), True
 
-    def count(self, made: _core.DeviceBatch) -> None:
-        """Count what was cut in a batch that its consumer has."""
-        self._bound.native.count(made)
+    def count(self, target: int, made: _core.DeviceBatch) -> None:
+        """Count what was cut in a batch, and the memory that it lies in."""
+        made.count(self._bound.native)
+        supply = self._of_targets[target].supply
+        if supply is not None:
+            supply.count(is_in_block=made.is_early)
 
     def put_back(self, target: int, number: int, made: _core.DeviceBatch) -> None:
         """Undo a take."""
@@ -94,7 +99,7 @@ class DeviceProducers:
         """Wait for all threads, each of which ends with the batch that it is making."""
         self._workers.close()
         for device in self._devices.values():
-            device.native.close()
+            device.close()
 
     @property
     def slabs(self) -> dict[str, int]:
