@@ -22,25 +22,33 @@ std::uint32_t place_of(std::uint64_t bytes) {
   return static_cast<std::uint32_t>(bytes / kStagingAlignment);
 }
 
-// Where the rows of a group stand in their places.
+// How the rows of a group stand in their places.
 class RowPacking {
  public:
-  RowPacking(const Collator::Reading& reading, std::uint64_t width, bool pads_left)
-      : cell_bytes_(reading.column->cell_bytes()), width_(width), pads_left_(pads_left) {}
+  RowPacking(const Column& column, std::uint64_t width, bool pads_left)
+      : cell_bytes_(column.cell_bytes()),
+        cell_values_(static_cast<std::uint32_t>(column.cell_values())),
+        wire_bytes_(static_cast<std::uint32_t>(size_of(column.dtype()))),
+        width_(static_cast<std::uint32_t>(width) * cell_values_),
+        pads_left_(pads_left) {}
 
   [[nodiscard]] std::uint64_t bytes(const Row& row) const { return row.length * cell_bytes_; }
-  // Before the first value.
-  [[nodiscard]] std::uint64_t shift(const Row& row) const {
-    return pads_left_ ? (width_ - row.length) * cell_bytes_ % kStagingAlignment : 0;
+  // Before the first value of sample number i.
+  [[nodiscard]] std::uint64_t shift(std::size_t i, const Row& row) const {
+    const auto length = static_cast<std::uint32_t>(row.length) * cell_values_;
+    return staged_shift(static_cast<std::uint32_t>(i), width_, pads_left_ ? width_ - length : 0,
+                        wire_bytes_);
   }
   // With what is left free on either side.
-  [[nodiscard]] std::uint64_t room(const Row& row) const {
-    return row.length == 0 ? 0 : rounded_up(shift(row) + bytes(row));
+  [[nodiscard]] std::uint64_t room(std::size_t i, const Row& row) const {
+    return row.length == 0 ? 0 : rounded_up(shift(i, row) + bytes(row));
   }
 
  private:
   std::uint64_t cell_bytes_;
-  std::uint64_t width_;  // In cells.
+  std::uint32_t cell_values_;
+  std::uint32_t wire_bytes_;
+  std::uint32_t width_;  // In values.
   bool pads_left_;
 };
 
@@ -120,9 +128,8 @@ std::uint64_t Staging::most_bytes(std::uint64_t num_samples, std::uint64_t num_t
       const Column& column = *collator_->readings()[group.reading].column;
       const std::uint64_t cells = column.is_ragged() ? num_tokens : num_samples;
       // What is free before and after the values of a row.
-      const std::uint64_t free_ends = group.pads_left ? 2 : 1;
-      bytes += cells * column.cell_bytes() +
-               num_samples * free_ends * (kStagingAlignment - size_of(column.dtype()));
+      const std::uint64_t most_free = 2 * (kStagingAlignment - size_of(column.dtype()));
+      bytes += cells * column.cell_bytes() + num_samples * most_free;
     }
   }
   return bytes;
@@ -165,9 +172,11 @@ void Staging::lay_out(const BatchRows& rows, StagedBatch& batch) const {
       continue;
     }
     const BatchRows::Reading& reading = rows.readings[group.reading];
-    const RowPacking packing(collator_->readings()[group.reading], reading.width, group.pads_left);
-    for (const Row& row : reading.rows) {
-      bytes += packing.room(row);  // Of 2^28 rows of less than 2^35 bytes each: no overflow.
+    const RowPacking packing(*collator_->readings()[group.reading].column, reading.width,
+                             group.pads_left);
+    for (std::size_t i = 0; i < reading.rows.size(); ++i) {
+      bytes += packing.room(
+          i, reading.rows[i]);  // Of 2^28 rows of less than 2^35 bytes each: no overflow.
     }
     check_bytes(bytes);
   }
@@ -183,13 +192,15 @@ void Staging::write(const BatchRows& rows, const StagedBatch& batch, std::byte* 
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
     const BatchRows::Reading& reading = rows.readings[group.reading];
-    const RowPacking packing(collator_->readings()[group.reading], reading.width, group.pads_left);
-    auto* staged = reinterpret_cast<StagedRow*>(at(batch.pad.groups[g].rows));
-    for (const Row& row : reading.rows) {
-      *staged++ = {place_of(end), static_cast<std::uint32_t>(row.length)};
+    const RowPacking packing(*collator_->readings()[group.reading].column, reading.width,
+                             group.pads_left);
+    auto* const staged = reinterpret_cast<StagedRow*>(at(batch.pad.groups[g].rows));
+    for (std::size_t i = 0; i < reading.rows.size(); ++i) {
+      const Row& row = reading.rows[i];
+      staged[i] = {place_of(end), static_cast<std::uint32_t>(row.length)};
       if (group.takes_values && row.length > 0) {
-        std::memcpy(slab + end + packing.shift(row), row.values, packing.bytes(row));
-        end += packing.room(row);
+        std::memcpy(slab + end + packing.shift(i, row), row.values, packing.bytes(row));
+        end += packing.room(i, row);
       }
     }
     for (std::size_t k = 0; k < group.outputs.size(); ++k) {

@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -165,98 +162,6 @@ TEST(PadRow, APaddingValueKeepsAllItsBits) {
              .pads_left = true});
     EXPECT_EQ(out, (std::vector<std::uint64_t>{padding, padding, 7}));
   }
-}
-
-// Cuts [0, width) at random into tiles, in random order.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> random_tiles(Random& random,
-                                                                  std::uint32_t width) {
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> tiles;
-  for (std::uint32_t begin = 0; begin < width;) {
-    const auto end = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(width, begin + random.between(1, width)));
-    tiles.emplace_back(begin, end);
-    begin = end;
-  }
-  for (std::size_t i = tiles.size(); i > 1; --i) {
-    std::swap(tiles[i - 1], tiles[random.below(i)]);
-  }
-  return tiles;
-}
-
-// A body of one kind, for a number of lanes: what a device runs.
-template <class Source, class Out, std::uint32_t kLanes>
-void expect_lanes_write_each_place_once(Random& random, const Problem& problem) {
-  // Two rows that differ everywhere: a place was written where either is no longer what it was.
-  const std::size_t bytes = problem.width * sizeof(Out);
-  const std::size_t misalignment = sizeof(Out) * random.below(9);
-  Guarded zeros(bytes, misalignment);
-  Guarded ones(bytes, misalignment);
-  std::vector<std::uint32_t> writes(problem.width);
-  std::vector<std::byte> written(bytes);
-  std::vector<std::uint32_t> lanes(kLanes);
-  std::iota(lanes.begin(), lanes.end(), 0);
-  for (const auto& [begin, end] : random_tiles(random, problem.width)) {
-    for (std::size_t i = kLanes; i > 1; --i) {
-      std::swap(lanes[i - 1], lanes[random.below(i)]);
-    }
-    for (const std::uint32_t lane : lanes) {
-      std::fill_n(zeros.data(), bytes, std::byte{0});
-      std::fill_n(ones.data(), bytes, std::byte{0xFF});
-      pad<Source, Out, kLanes>(problem.row(zeros.data()), begin, end, lane);
-      pad<Source, Out, kLanes>(problem.row(ones.data()), begin, end, lane);
-      for (std::uint32_t place = 0; place < problem.width; ++place) {
-        const std::size_t at = place * sizeof(Out);
-        const Out of_zeros = load<Out>(zeros.data() + at);
-        if (of_zeros != 0 || load<Out>(ones.data() + at) != std::numeric_limits<Out>::max()) {
-          ++writes[place];
-          write_bits(written.data() + at, problem.to, of_zeros);
-          ASSERT_TRUE(begin <= place && place < end && (place - begin) % kLanes == lane);
-        }
-      }
-    }
-  }
-  EXPECT_EQ(std::ranges::count(writes, 1), problem.width);
-  EXPECT_EQ(written, expected_row(problem));
-  EXPECT_TRUE(zeros.is_intact() && ones.is_intact());
-}
-
-template <class Source, class Out>
-void expect_every_number_of_lanes(Random& random, Kind kind, DType from, DType to) {
-  for (int run = 0; run < 6; ++run) {
-    const auto width = static_cast<std::uint32_t>(random.below(100));
-    const auto length = static_cast<std::uint32_t>(random.below(width + 1));
-    const Problem problem = random_problem(random, kind, from, to, length, width);
-    expect_lanes_write_each_place_once<Source, Out, 1>(random, problem);
-    expect_lanes_write_each_place_once<Source, Out, 2>(random, problem);
-    expect_lanes_write_each_place_once<Source, Out, 3>(random, problem);
-    expect_lanes_write_each_place_once<Source, Out, 4>(random, problem);
-    expect_lanes_write_each_place_once<Source, Out, 8>(random, problem);
-    expect_lanes_write_each_place_once<Source, Out, 32>(random, problem);
-  }
-}
-
-template <class Out>
-void expect_every_source(Random& random, DType to) {
-  const auto values = [&]<class Wire>(Wire, DType from) {
-    expect_every_number_of_lanes<ValuesOf<Wire>, Out>(random, Kind::kValues, from, to);
-  };
-  values(std::uint8_t{}, DType::kUInt8);
-  values(std::uint16_t{}, DType::kUInt16);
-  values(std::uint32_t{}, DType::kUInt32);
-  values(std::uint64_t{}, DType::kUInt64);
-  values(std::int8_t{}, DType::kInt8);
-  values(std::int16_t{}, DType::kInt16);
-  values(std::int32_t{}, DType::kInt32);
-  expect_every_number_of_lanes<MaskOf, Out>(random, Kind::kMask, DType::kUInt8, to);
-  expect_every_number_of_lanes<PositionsOf, Out>(random, Kind::kPositions, DType::kUInt8, to);
-}
-
-TEST(Pad, LanesAndTilesInAnyOrderWriteEachPlaceOnce) {
-  Random random(3);
-  expect_every_source<std::uint8_t>(random, DType::kUInt8);
-  expect_every_source<std::uint16_t>(random, DType::kUInt16);
-  expect_every_source<std::uint32_t>(random, DType::kUInt32);
-  expect_every_source<std::uint64_t>(random, DType::kUInt64);
 }
 
 // Returns whether bits that read_bits returned are a number of the type `to`.

@@ -197,7 +197,7 @@ TEST(PadTile, WritesTheLastTileOfRowsPast2To31Values) {
       const PadBatch batch = batch_of(slab.data(), out.data(), kRows, field);
       auto* const rows = reinterpret_cast<StagedRow*>(slab.data());
       rows[kRows - 1] = {.place = 4, .length = kWidest - padding};
-      const std::uint64_t shift = pads_left ? padding * 8 % kStagingAlignment : 0;
+      const std::uint32_t shift = staged_shift(kRows - 1, kWidest, pads_left ? padding : 0, 8);
       auto* const values = reinterpret_cast<std::uint64_t*>(slab.data() + 64 + shift);
       for (std::uint32_t i = 1; i <= 5; ++i) {
         values[kWidest - padding - i] = i;
@@ -225,8 +225,9 @@ TEST(RowOf, AddressesTheLastOfAsManyRowsAndBytesAsCanBe) {
   PadField field = wide_field(true);
   field.out = std::uint64_t{1} << 40;
   const PadBatch batch = batch_of(slab.data(), nullptr, kRows, field);
-  reinterpret_cast<StagedRow*>(slab.data())[kRows - 1] = {.place = kPlaces, .length = 2};
-  const PadRow row = row_of(batch, batch.groups[0], field, kRows - 1);
+  auto* const rows = reinterpret_cast<StagedRow*>(slab.data());
+  rows[kRows - 1] = {.place = kPlaces, .length = 2};
+  const PadRow row = row_of(batch, rows + kRows - 1, field, kRows - 1);
   const auto address_of = [](const std::byte* address) {
     return reinterpret_cast<std::uintptr_t>(address);
   };

@@ -97,26 +97,27 @@ TEST(Staging, OutputsOfTheSameRowsShareThem) {
   EXPECT_EQ(groups, (std::vector<std::vector<std::uint64_t>>{{2, 3, 1, 6}, {4}, {5, 7}, {0}}));
 }
 
-TEST(Staging, RowsStandWhereTheirOutputDoes) {
-  Field::Rows rows{{1, 2, 3}, {}, {4, 5, 6, 7, 8, 9, 10, 11, 12}};
+TEST(Staging, ValuesStandWhereTheirPlacesDo) {
+  const Field::Rows rows{{1, 2, 3}, {}, {4, 5, 6, 7, 8, 9, 10, 11, 12}};
   const Field ids = one_chunk(DType::kUInt16, rows);
   for (const bool pads_left : {false, true}) {
     Output output = output_of(ids);
     output.pads_left = pads_left;
     Staged staged({output}, {0, 1, 2});
-    // The table has 3 * 8 bytes and begins at place 0. No row of no values has a place of its own.
+    // The table has 3 * 8 bytes. A row without values takes no place.
     EXPECT_EQ(staged.batch.table_bytes, 32U);
-    const std::uint32_t first_row = pads_left ? 2 : 1;  // In places: 12 bytes, then 6 of values.
-    EXPECT_EQ(staged.batch.bytes, 32 + 16 * (first_row + 2));
+    // Six values come before those of the first row on the left, and twice nine before the last's.
+    const std::size_t shifts[] = {pads_left ? 6U * 2 : 0U, 0U, 18U * 2 % 16};
+    const std::uint32_t places[] = {2, pads_left ? 4U : 3U, pads_left ? 4U : 3U};
+    EXPECT_EQ(staged.batch.bytes, (places[2] + 2) * 16);
     std::vector<bool> is_written(staged.batch.bytes);
     std::fill_n(is_written.begin(), 24, true);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const StagedRow row = staged.row(0, i);
       EXPECT_EQ(row.length, rows[i].size());
-      EXPECT_EQ(row.place, i == 0 ? 2 : 2 + first_row);
-      const std::size_t shift = pads_left ? (9 - rows[i].size()) * 2 % 16 : 0;
+      EXPECT_EQ(row.place, places[i]);
       for (std::size_t k = 0; k < rows[i].size(); ++k) {
-        const std::size_t byte = row.place * 16 + shift + 2 * k;
+        const std::size_t byte = row.place * 16 + shifts[i] + 2 * k;
         EXPECT_EQ(testing::read_bits(staged.slab->data() + byte, DType::kUInt16), rows[i][k]);
         is_written[byte] = is_written[byte + 1] = true;
       }
@@ -188,17 +189,12 @@ TEST(Staging, MostBytesBoundsEveryBatch) {
   }
 }
 
-TEST(Staging, MostBytesIsReachedByRowsThatFitWorst) {
-  for (const bool pads_left : {false, true}) {
-    // 17 bytes, and on the left 15 of them before a place: 2 and 3 places.
-    const Field ids =
-        one_chunk(DType::kUInt8, {std::vector<std::uint64_t>(17), std::vector<std::uint64_t>(32)});
-    Output output = output_of(ids);
-    output.pads_left = pads_left;
-    const Staged staged({output}, {0, 0});
-    EXPECT_EQ(staged.batch.bytes, 16U + 2 * 32U);
-    EXPECT_EQ(staged.staging.most_bytes(2, 34), 16U + 34U + 2 * (pads_left ? 30U : 15U));
-  }
+TEST(Staging, MostBytesIsReachedByARowThatFitsWorst) {
+  // 15 bytes of the second row's first place come before its 2 values, and 15 after.
+  const Field ids = one_chunk(DType::kUInt8, {std::vector<std::uint64_t>(15), {1, 2}});
+  const Staged staged({output_of(ids)}, {0, 1});
+  EXPECT_EQ(staged.batch.bytes, 16U + 16U + 32U);
+  EXPECT_EQ(staged.staging.most_bytes(2, 17), 16U + 17U + 2 * 30U);
 }
 
 TEST(Staging, HasAtMost64Outputs) {
