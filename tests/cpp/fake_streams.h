@@ -14,7 +14,8 @@
 namespace evenstride::testing {
 
 // When work runs. Prompt: at once. Lazy: not before a host waits for it, and then no more than
-// that. Random: a little of it at each call, of any stream that can go on.
+// that. Random: some of it at each call, of any stream that can go on; how fast the device is, and
+// how fast each stream, changes all the time.
 enum class FakeSchedule : std::uint8_t { kPrompt, kLazy, kRandom };
 
 // Not thread-safe.
@@ -49,7 +50,11 @@ class FakeStreams {
     if (schedule_ == FakeSchedule::kPrompt) {
       finish();
     } else if (schedule_ == FakeSchedule::kRandom) {
-      while (below(3) != 0 && step()) {
+      if (below(20) == 0) {
+        slowness_ = std::uint64_t{1} << below(10);
+        weights_.clear();
+      }
+      while (below(slowness_ + 1) == 0 && step()) {
       }
     }
   }
@@ -88,13 +93,17 @@ class FakeStreams {
     std::vector<Stream> ready;
     for (const auto& [stream, queue] : queues_) {
       if (!queue.empty() && (queue.front().awaited == nullptr || queue.front().awaited->is_done)) {
-        ready.push_back(stream);
+        ready.insert(ready.end(), weight_of(stream), stream);
       }
     }
     if (!ready.empty()) {
       run_first(ready[below(ready.size())]);
     }
     return !ready.empty();
+  }
+
+  std::size_t weight_of(Stream stream) {
+    return weights_.try_emplace(stream, std::size_t{1} << 2 * below(4)).first->second;
   }
 
   void run_first(Stream stream) {
@@ -106,6 +115,8 @@ class FakeStreams {
   FakeSchedule schedule_;
   std::mt19937_64 random_;
   std::map<Stream, std::deque<Work>> queues_;
+  std::uint64_t slowness_ = 1;             // How seldom work runs beside a call of the host.
+  std::map<Stream, std::size_t> weights_;  // How often a stream goes on where others could.
 };
 
 }  // namespace evenstride::testing
