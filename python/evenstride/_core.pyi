@@ -518,6 +518,10 @@ class Destination:
         """
         Let a stream wait for a batch that was submitted.
         """
+    def has(self, batch: DeviceBatch) -> bool:
+        """
+        Return whether a batch was submitted here.
+        """
     def release(
         self,
         batch: DeviceBatch,
