@@ -56,8 +56,7 @@ def why_not(device: torch.device) -> str | None:
     """Return a clause that says why the kernel does not serve a device; None if it does."""
     if device.type != "cuda":
         return "the kernel is for CUDA devices only"
-    hip: Any = getattr(torch.version, "hip", None)  # Typed as None in builds for others.
-    if hip is not None:
+    if vars(torch.version).get("hip") is not None:
         return "this torch is for ROCm, and the kernel for CUDA"
     if _core.cuda_compiler is None:
         return "evenstride was built without a CUDA compiler"
