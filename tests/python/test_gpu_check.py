@@ -1,0 +1,188 @@
+"""`benchmarks/gpu_check.py` where there is no GPU: a dry run of all of it, and what it says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SCRIPT = BENCHMARKS / "gpu_check.py"
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    """Let modules of the benchmarks be imported."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "python"))
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def gpu_check(*options):
+    command = [sys.executable, SCRIPT, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def options_of(tmp_path, **changes):
+    given = {"device": "cpu", "quick": True, "seconds": 30.0, "build": False, "no_file": False}
+    paths = {"target": tmp_path / "target", "out": tmp_path / "out.json"}
+    return argparse.Namespace(**(given | paths | changes))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="There is a GPU here.")
+def test_without_a_gpu_it_says_so_in_a_sentence_and_a_status_of_its_own(tmp_path):
+    out = tmp_path / "out.json"
+    done = gpu_check("--out", out, "--target", tmp_path / "target")
+    why = "finds no CUDA device" if torch.version.cuda else "is built without CUDA"
+    sentence = (
+        f"Nothing was checked, because there is no GPU here: torch {torch.__version__} {why}.\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, sentence, "")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_passes_every_check_and_its_results_fit_the_page(tmp_path, on_path):
+    out = tmp_path / "out.json"
+    done = gpu_check("--device", "cpu", "--no-build", "--quick", "--seconds", "60", "--out", out)
+    assert done.returncode == 0, done.stdout
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document["failures"] == 0
+    assert {
+        "machine",
+        "vectors",
+        "streams",
+        "training",
+        "kernel",
+        "whole_path",
+        "sanitizer",
+    } == set(document["sections"])
+    for name, results in document["sections"].items():
+        assert name == "sanitizer" or results["details"]["ended"], name
+    lines = done.stdout.splitlines()
+    assert len(lines[lines.index("") :]) <= 62  # The short table, and where the results are.
+    assert lines[-1] == f"Results: {out}"
+
+    import tables  # noqa: PLC0415 - Not a package.
+
+    device = {"memory_gib": 80.0, "multiprocessors": 132, "capability": "9.0"}
+    device |= {"driver": "580.1", "cuda_of_torch": "13.0"}
+    page = tables.device_tables([document | {"card": "A Card", "device": device}])
+    assert page.startswith("### A Card\n\n80 GiB, 132 multiprocessors, capability 9.0, ")
+    assert "Every check of correctness passed." in page
+    for table in document["tables"]:
+        assert f"*{table['title']}*" in page
+        assert all(f"| {' | '.join(row)} |" in page for row in table["rows"])
+
+
+def test_a_page_without_results_says_that_devices_are_not_measured(on_path):
+    import tables  # noqa: PLC0415
+
+    assert tables.device_tables([]) == "Figures of devices are not yet measured."
+
+
+# ---- a section that goes wrong ----
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("raise SystemExit(3)", "it ended with status 3"),
+        ("pass", "it did not come to its end"),
+        ("import time; time.sleep(60)", "its time was over"),
+    ],
+)
+def test_a_section_that_does_not_end_fails_and_hides_no_other(
+    tmp_path, on_path, monkeypatch, code, problem
+):
+    import gpu_check as script  # noqa: PLC0415
+
+    check = script.Check(options_of(tmp_path, seconds=11.0))
+    (tmp_path / "bad.py").write_text(code, encoding="utf-8")
+    check.environment["PYTHONPATH"] += f":{tmp_path}"
+    arguments_of = check.arguments_of
+    monkeypatch.setattr(check, "arguments_of", lambda *given: ["bad", *arguments_of(*given)[1:]])
+    monkeypatch.setitem(script.SECTIONS, "vectors", (1.0, True))
+    monkeypatch.setattr(script, "LEAST_S", 0.5)
+    check.run(["vectors", "kernel"] if code != "import time; time.sleep(60)" else ["vectors"])
+    claims = [(one["claim"], one["detail"]) for one in check.report.failures]
+    assert claims == [("The section vectors ended", problem)]
+    if code == "pass":
+        assert check.report.all_of("notes") == [f"The section kernel did not end: {problem}."]
+
+
+def test_what_failed_stands_last_in_the_table(on_path):
+    from gpu.report import Report  # noqa: PLC0415
+
+    report = Report()
+    checks = [{"claim": f"claim {n}", "passed": n != 3, "detail": "why"} for n in range(100)]
+    missed = {"what": "GB/s", "value": 1.0, "reach": 2.0, "bound": "at least", "unit": "", "met": 0}
+    report.add("one", {"checks": checks, "requirements": [missed]})
+    lines = report.lines()
+    assert len(lines) == 60
+    assert lines[-2:] == ["FAILED: claim 3: why", "99 of 100 checks passed."]
+    assert "GB/s      1         at least 2  missed" in lines
+
+
+# ---- what compute-sanitizer says ----
+
+HEAD = "========= COMPUTE-SANITIZER\n"
+WRITE = (
+    "========= Invalid __global__ write of size 16 bytes\n=========     at evenstride_pad+0x40\n"
+)
+CLEAN = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "errors", "detail"),
+    [
+        ("memcheck", "========= ERROR SUMMARY: 0 errors\n", 0, "ERROR SUMMARY: 0 error"),
+        (
+            "memcheck",
+            WRITE + "========= ERROR SUMMARY: 3 errors\n",
+            3,
+            "Invalid __global__ write of size 16 bytes",
+        ),
+        ("racecheck", CLEAN, 0, "RACECHECK SUMMARY: 0 hazard"),
+        (
+            "initcheck",
+            "========= Error: Device not supported\n",
+            None,
+            "compute-sanitizer cannot look into this device: Device not supported.",
+        ),
+        (
+            "memcheck",
+            "========= Error: process didn't terminate successfully\n",
+            None,
+            "compute-sanitizer came to no summary: Error: process didn't terminate successfully",
+        ),
+    ],
+)
+def test_a_sanitizer_that_could_not_look_has_not_found_nothing(
+    on_path, tool, output, errors, detail
+):
+    from gpu.sanitizer import Finding, read_finding  # noqa: PLC0415
+
+    assert read_finding(tool, HEAD + output) == Finding(tool, errors, detail)
+
+
+@pytest.mark.parametrize(
+    ("passed", "details", "errors", "detail"),
+    [
+        ([True], {"ended": True}, 0, "clean"),
+        ([True, False], {"ended": True}, 1, "under it: claim 1"),
+        ([True], {}, None, "the vectors did not come to their end under it"),
+        ([], {"ended": True}, None, "the vectors did not come to their end under it"),
+    ],
+)
+def test_a_clean_sanitizer_counts_only_if_the_vectors_ran_under_it(
+    on_path, passed, details, errors, detail
+):
+    from gpu.sanitizer import Finding, judged  # noqa: PLC0415
+
+    checks = [{"claim": f"claim {n}", "passed": one} for n, one in enumerate(passed)]
+    found = judged(Finding("memcheck", 0, "clean"), {"checks": checks, "details": details})
+    assert found == Finding("memcheck", errors, detail)
