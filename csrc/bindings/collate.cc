@@ -16,6 +16,7 @@
 #include "bindings/collate.h"
 #include "bindings/dlpack.h"
 #include "bindings/module.h"
+#include "bindings/placed.h"
 #include "bindings/unlocked.h"
 #include "core/names.h"
 #include "loader/pooled_collator.h"
@@ -23,10 +24,11 @@
 namespace evenstride {
 namespace {
 
-// Key, source, column, type, bits of the padding value, whether padding comes first, start, and
-// most tokens.
-using OutputTuple = std::tuple<std::string, std::string, std::shared_ptr<Column>, std::string,
-                               std::uint64_t, bool, std::uint64_t, std::uint64_t>;
+// Key, source, column, type, bits of the padding value, whether padding comes first, start, most
+// tokens, and the column of the prompts.
+using OutputTuple =
+    std::tuple<std::string, std::string, std::shared_ptr<Column>, std::string, std::uint64_t, bool,
+               std::uint64_t, std::uint64_t, std::optional<std::shared_ptr<Column>>>;
 
 constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues},
                                               {"mask", Output::Source::kMask},
@@ -34,7 +36,7 @@ constexpr Named<Output::Source> kSources[] = {{"values", Output::Source::kValues
                                               {"lengths", Output::Source::kLengths}};
 
 Output to_output(const OutputTuple& given) {
-  const auto& [key, source, column, dtype, padding, pads_left, start, max_length] = given;
+  const auto& [key, source, column, dtype, padding, pads_left, start, max_length, prompt] = given;
   return {.key = key,
           .source = parse_name("source", kSources, source),
           .column = column,
@@ -42,7 +44,8 @@ Output to_output(const OutputTuple& given) {
           .padding = padding,
           .pads_left = pads_left,
           .start = start,
-          .max_length = max_length};
+          .max_length = max_length,
+          .prompt = prompt.value_or(nullptr)};
 }
 
 std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& given,
@@ -74,7 +77,53 @@ std::unique_ptr<PooledCollator> make_collator(const std::vector<OutputTuple>& gi
   throw py::error_already_set();
 }
 
-// Copies the samples of a batch from a list or any other sequence of ints.
+Capsules collate(PooledCollator& self, const py::object& given) {
+  thread_local BatchRows batch;
+  const std::vector<std::int64_t> samples = read_samples(self, given);
+  std::shared_ptr<const Slab> slab;
+  {
+    const Unlocked unlocked;
+    slab = self.collate(samples, batch);
+  }
+  self.count(batch.layout);
+  return to_dlpack(self.collator->outputs(), batch.layout,
+                   {.address = reinterpret_cast<std::uintptr_t>(slab->memory), .owner = slab});
+}
+
+Places collate_into(PooledCollator& self, const py::object& given,
+                    const py::typing::Callable<py::int_(py::int_)>& allocate) {
+  const std::vector<std::int64_t> samples = read_samples(self, given);
+  BatchRows batch;
+  {
+    const Unlocked unlocked;
+    self.collator->look_up(samples, batch);
+  }
+  const Layout& layout = batch.layout;
+  const auto address = allocate(layout.bytes).template cast<std::uintptr_t>();
+  {
+    const Unlocked unlocked;
+    self.collator->write(batch, reinterpret_cast<std::byte*>(address));
+  }
+  self.count(layout);
+  return to_places(self.collator->outputs(), layout);
+}
+
+py::typing::Dict<py::str, Counts> truncated(const PooledCollator& self) {
+  py::typing::Dict<py::str, Counts> result;
+  for (std::size_t o = 0; o < self.truncated.size(); ++o) {
+    const Output& output = self.collator->outputs()[o];
+    if (output.source == Output::Source::kValues && self.truncated[o].samples > 0) {
+      Counts counts;
+      counts["samples"] = self.truncated[o].samples.load();
+      counts["tokens"] = self.truncated[o].tokens.load();
+      result[py::str(output.key)] = counts;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> read_samples(const PooledCollator& self, const py::object& given) {
   if (py::isinstance<py::array>(given)) {
     const auto view = as_span<std::int64_t>(given.cast<py::array>(), "indices");
@@ -97,61 +146,6 @@ std::vector<std::int64_t> read_samples(const PooledCollator& self, const py::obj
   return samples;
 }
 
-Capsules collate(PooledCollator& self, const py::object& given) {
-  thread_local BatchRows batch;
-  const std::vector<std::int64_t> samples = read_samples(self, given);
-  std::shared_ptr<const Slab> slab;
-  {
-    const Unlocked unlocked;
-    slab = self.collate(samples, batch);
-  }
-  self.count(batch.layout);
-  return to_dlpack(self.collator->outputs(), batch.layout, slab);
-}
-
-// Place and shape of an output.
-using Placed = py::typing::Tuple<py::int_, py::typing::List<py::int_>>;
-
-py::typing::List<Placed> collate_into(PooledCollator& self, const py::object& given,
-                                      const py::typing::Callable<py::int_(py::int_)>& allocate) {
-  const std::vector<std::int64_t> samples = read_samples(self, given);
-  BatchRows batch;
-  {
-    const Unlocked unlocked;
-    self.collator->look_up(samples, batch);
-  }
-  const Layout& layout = batch.layout;
-  const auto address = allocate(layout.bytes).template cast<std::uintptr_t>();
-  {
-    const Unlocked unlocked;
-    self.collator->write(batch, reinterpret_cast<std::byte*>(address));
-  }
-  self.count(layout);
-  py::typing::List<Placed> arrays;
-  for (std::size_t o = 0; o < layout.arrays.size(); ++o) {
-    const Output& output = self.collator->outputs()[o];
-    arrays.append(py::make_tuple(layout.arrays[o].offset / size_of(output.dtype),
-                                 shape_of(output, layout, layout.arrays[o])));
-  }
-  return arrays;
-}
-
-py::typing::Dict<py::str, Counts> truncated(const PooledCollator& self) {
-  py::typing::Dict<py::str, Counts> result;
-  for (std::size_t o = 0; o < self.truncated.size(); ++o) {
-    const Output& output = self.collator->outputs()[o];
-    if (output.source == Output::Source::kValues && self.truncated[o].samples > 0) {
-      Counts counts;
-      counts["samples"] = self.truncated[o].samples.load();
-      counts["tokens"] = self.truncated[o].tokens.load();
-      result[py::str(output.key)] = counts;
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 Counts to_dict(const SlabPool::Use& use) {
   Counts result;
   result["slabs"] = use.slabs;
@@ -170,8 +164,15 @@ void def_collate(py::module_& m) {
       .def("collate", &collate, py::arg("samples"),
            "Return one DLPack capsule for each output, in memory that is used again.")
       .def("collate_into", &collate_into, py::arg("samples"), py::arg("allocate"),
-           "Collate to the address that allocate(bytes) returns, a multiple of 64; return place "
-           "and shape of each output, in values.")
+           "Collate to the address that allocate(bytes) returns, a multiple of 64; return place, "
+           "shape and strides of each output, in values.")
+      .def(
+          "most_bytes",
+          [](const PooledCollator& self, std::uint64_t most_samples, std::uint64_t most_tokens) {
+            return self.collator->most_bytes(most_samples, most_tokens);
+          },
+          py::arg("most_samples"), py::arg("most_tokens"),
+          "Return the most bytes of a batch of so many samples and padded tokens.")
       .def_property_readonly("truncated", &truncated,
                              "Samples and tokens that max_length has cut, by key.")
       .def_property_readonly(

@@ -1,7 +1,11 @@
 #include "bindings/dlpack.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "bindings/placed.h"
 
 namespace evenstride {
 namespace {
@@ -35,7 +39,6 @@ struct DLManagedTensor {
   void (*deleter)(DLManagedTensor*);
 };
 
-constexpr std::int32_t kCpu = 1;
 constexpr const char* kName = "dltensor";  // A consumer renames the capsule that it has taken over.
 
 // A tensor, with everything that it points at.
@@ -43,7 +46,7 @@ struct Managed {
   DLManagedTensor tensor{};
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
-  std::shared_ptr<const Slab> slab;
+  std::shared_ptr<const void> owner;
 };
 
 DLDataType dlpack_type(DType dtype) {
@@ -83,37 +86,17 @@ py::object to_capsule(std::unique_ptr<Managed> managed) {
 
 }  // namespace
 
-std::vector<std::int64_t> shape_of(const Output& output, const Layout& layout,
-                                   const Layout::Array& array) {
-  std::vector<std::int64_t> shape{static_cast<std::int64_t>(layout.num_samples)};
-  if (output.source == Output::Source::kLengths) {
-    return shape;
-  }
-  if (output.column->is_ragged()) {
-    shape.push_back(static_cast<std::int64_t>(array.width));
-  }
-  if (output.source == Output::Source::kValues) {
-    const std::vector<std::uint64_t>& cell = output.column->cell_shape();
-    shape.insert(shape.end(), cell.begin(), cell.end());
-  }
-  return shape;
-}
-
 Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
-                   const std::shared_ptr<const Slab>& slab) {
+                   const DlpackMemory& memory) {
   Capsules capsules(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     auto managed = std::make_unique<Managed>();
     managed->shape = shape_of(outputs[o], layout, layout.arrays[o]);
-    managed->strides.resize(managed->shape.size());
-    std::int64_t stride = 1;
-    for (std::size_t axis = managed->shape.size(); axis-- > 0;) {
-      managed->strides[axis] = stride;
-      stride *= managed->shape[axis];
-    }
-    managed->slab = slab;
-    managed->tensor = {.dl_tensor = {.data = slab->memory + layout.arrays[o].offset,
-                                     .device = {kCpu, 0},
+    managed->strides = strides_of(managed->shape);
+    managed->owner = memory.owner;
+    const std::uintptr_t address = memory.address + layout.arrays[o].offset;
+    managed->tensor = {.dl_tensor = {.data = reinterpret_cast<void*>(address),
+                                     .device = {memory.device_type, memory.device_id},
                                      .ndim = static_cast<std::int32_t>(managed->shape.size()),
                                      .dtype = dlpack_type(outputs[o].dtype),
                                      .shape = managed->shape.data(),

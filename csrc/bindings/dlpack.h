@@ -9,19 +9,22 @@
 
 #include "bindings/module.h"
 #include "collate/collate.h"
-#include "loader/slabs.h"
 
 namespace evenstride {
 
 using Capsules = py::typing::Tuple<py::capsule, py::ellipsis>;
 
-// Returns one capsule for each output of a batch that lies in `slab`. The slab returns to its pool
-// when the last of the tensors that are made of them has died, on whichever thread.
-Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
-                   const std::shared_ptr<const Slab>& slab);
+// The memory of a batch.
+struct DlpackMemory {
+  std::uintptr_t address;
+  std::shared_ptr<const void> owner;  // Keeps it.
+  std::int32_t device_type = 1;       // As DLPack numbers them: the host.
+  std::int32_t device_id = 0;
+};
 
-// Returns the shape of an output of a batch, in values.
-std::vector<std::int64_t> shape_of(const Output& output, const Layout& layout,
-                                   const Layout::Array& array);
+// Returns one capsule for each output of a batch. The owner ends when the last of the tensors that
+// are made of them has died, on whichever thread.
+Capsules to_dlpack(const std::vector<Output>& outputs, const Layout& layout,
+                   const DlpackMemory& memory);
 
 }  // namespace evenstride

@@ -13,10 +13,13 @@ PYBIND11_MODULE(_core, m) {
         "Return how many processors this process may run on.");
   evenstride::def_column(m);
   evenstride::def_collate(m);
+  evenstride::def_delivery(m);
   evenstride::def_edges(m);
   evenstride::def_fingerprint(m);
+  evenstride::def_given(m);
   evenstride::def_lists(m);
   evenstride::def_loader(m);
   evenstride::def_plan(m);
   evenstride::def_stats(m);
+  evenstride::def_cuda(m);
 }

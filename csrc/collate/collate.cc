@@ -76,10 +76,19 @@ void check_column(const Output& output, const Column& first) {
 
 void check_prompt(const Output& output, const Column& first) {
   const Column& prompt = *output.prompt;
-  if (prompt.is_ragged() || prompt.cell_values() != 1 || is_float(prompt.dtype())) {
-    throw std::invalid_argument(
-        "The prompt of `" + output.key + "` must be one integer a row, but " + prompt.described() +
-        " holds " + (is_float(prompt.dtype()) ? "floats." : "several values a row."));
+  if (output.source != Output::Source::kValues) {
+    throw std::invalid_argument("`" + output.key + "` must be of values to have a prompt.");
+  }
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument("The prompt of `" + output.key +
+                                "` must be one integer a row, but " + prompt.described() +
+                                " holds " + what + ".");
+  };
+  if (is_float(prompt.dtype()) || prompt.dtype() == DType::kBool) {
+    refuse(is_float(prompt.dtype()) ? "floats" : "bools");
+  }
+  if (prompt.is_ragged() || prompt.cell_values() != 1) {
+    refuse("several values a row");
   }
   check_rows(prompt, first);
 }
@@ -269,10 +278,11 @@ void Collator::read_prompts(BatchRows& batch) const {
       continue;
     }
     const std::vector<Row>& rows = batch.readings[recipes_[o].reading].rows;
+    const std::uint64_t start = output.column->is_ragged() ? output.start : 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Row row = output.prompt->row(batch.numbers[i]);
       const std::uint64_t cells = prompt_at(output, batch.numbers[i], row);
-      const std::uint64_t skipped = std::min(output.start, cells);
+      const std::uint64_t skipped = std::min(start, cells);
       batch.prompts[o].push_back(
           static_cast<std::uint32_t>(std::min(cells - skipped, rows[i].length)));
     }

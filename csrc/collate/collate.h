@@ -31,7 +31,8 @@ struct Output {
   DType dtype = DType::kInt64;
   std::uint64_t padding = 0;  // Of values: the padding's bits, in the low size_of(dtype) bytes.
   bool pads_left = false;
-  std::uint64_t start = 0;  // Of every row, the cells [start, start + max_length) are taken.
+  // Of every row of a ragged column, the cells [start, start + max_length) are taken.
+  std::uint64_t start = 0;
   std::uint64_t max_length = ~std::uint64_t{0};
   // Of values, if not null: a column of one integer a row, which says how many of the row's first
   // cells are its prompt, counted from the row's own beginning. Padding stands in their place.
@@ -93,9 +94,9 @@ class Collator {
   // batch is its longest row, or 1 if that is longer, rounded up to a multiple of
   // pad_to_multiple_of. Throws std::invalid_argument if there is no output, columns differ in their
   // number of rows, an output's type cannot hold its column's, an entry of `rows` is outside the
-  // columns, a prompt's column is ragged, of several values a row or of floats, or
-  // pad_to_multiple_of is outside [1, 2^31). The memory of `rows` must outlive the
-  // collator.
+  // columns, an output without values has a prompt, a prompt's column is ragged, of several values
+  // a row, of floats or of bools, or pad_to_multiple_of is outside [1, 2^31). The memory of `rows`
+  // must outlive the collator.
   Collator(std::vector<Output> outputs, std::optional<std::span<const std::int64_t>> rows,
            std::uint64_t pad_to_multiple_of);
 

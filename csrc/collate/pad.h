@@ -69,43 +69,24 @@ struct PositionsOf {
   }
 };
 
-// How a value reaches memory. Tests count the stores.
-struct PlainStore {
-  template <class T>
-  EVENSTRIDE_HOST_DEVICE static void put(T* address, T value) {
-    *address = value;
-  }
-};
-
-// Writes the part of places [begin, end) of a row that is `lane`'s of kLanes: every kLanes-th. Out
-// is the unsigned integer as wide as the output. Precondition: end <= row.width.
-template <class Source, class Out, std::uint32_t kLanes = 1, class Store = PlainStore>
-EVENSTRIDE_HOST_DEVICE void pad(const PadRow& row, std::uint32_t begin, std::uint32_t end,
-                                std::uint32_t lane = 0) {
+// Writes a row. Out is the unsigned integer as wide as the output.
+template <class Source, class Out>
+void pad(const PadRow& row) {
   const std::uint32_t first = row.pads_left ? row.width - row.length : 0;
-  const std::uint32_t kept = first + row.prompt;
-  const std::uint32_t last = first + row.length;
   const auto padding = static_cast<Out>(row.padding);
   const std::byte* const values = row.values;
   auto* const out = reinterpret_cast<Out*>(row.out);
-  std::uint32_t place = begin + lane;
-  EVENSTRIDE_FEW_ROUNDS
-  for (const std::uint32_t head = kept < end ? kept : end; place < head; place += kLanes) {
-    Store::put(out + place, padding);
+  const std::uint32_t head = first + row.prompt;
+  for (std::uint32_t place = 0; place < head; ++place) {
+    out[place] = padding;
   }
-  if (const std::uint32_t body = last < end ? last : end; place < body) {
-    // Counted from the first value: a sum that can wrap would keep compilers from wide loads.
-    auto* const out_of_values = out + first;
-    std::uint32_t i = place - first;
-    EVENSTRIDE_FEW_ROUNDS
-    for (; i < body - first; i += kLanes) {
-      Store::put(out_of_values + i, static_cast<Out>(Source::at(values, i)));
-    }
-    place = first + i;
+  // Counted from the first value: a sum that can wrap would keep compilers from wide loads.
+  auto* const out_of_values = out + first;
+  for (std::uint32_t i = row.prompt; i < row.length; ++i) {
+    out_of_values[i] = static_cast<Out>(Source::at(values, i));
   }
-  EVENSTRIDE_FEW_ROUNDS
-  for (; place < end; place += kLanes) {
-    Store::put(out + place, padding);
+  for (std::uint32_t place = first + row.length; place < row.width; ++place) {
+    out[place] = padding;
   }
 }
 

@@ -109,7 +109,7 @@ Driver load_driver(const char* library) {
 }
 
 const Driver& system_driver() {
-  // A process that was forked from a user does not even come to `loaded`, which a thread of the
+  // A process that was forked from a user does not even come to the driver, which a thread of the
   // parent may have been about to load, and have left locked.
   static std::atomic<bool> is_used{false};
   static std::atomic<HomeProcess> user{HomeProcess()};
@@ -120,8 +120,8 @@ const Driver& system_driver() {
     is_used.store(true, std::memory_order_release);
   }
   try {
-    static const Driver loaded = load_driver(kLibrary);
-    return loaded;
+    static const Driver kDriver = load_driver(kLibrary);
+    return kDriver;
   } catch (...) {
     is_used.store(false, std::memory_order_release);
     throw;

@@ -33,7 +33,7 @@ bool is_sticky(CuResult result) {
       721,  // CUDA_ERROR_TENSOR_MEMORY_LEAK
       810,  // CUDA_ERROR_MPS_CLIENT_TERMINATED
   };
-  return std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
+  return std::ranges::find(kSticky, result) != std::end(kSticky);
 }
 
 }  // namespace
@@ -61,19 +61,18 @@ Event::~Event() {
 
 bool Event::is_done() const {
   const Lane::Current current(lane_);
-  for (const CuEvent mark : marks_) {
+  return std::ranges::all_of(marks_, [this](CuEvent mark) {
     const CuResult result = lane_.driver_.event_query(mark);
-    if (result == kCuNotReady) {
-      return false;
+    if (result != kCuNotReady) {
+      lane_.check(result, "cuEventQuery");
     }
-    lane_.check(result, "cuEventQuery");
-  }
-  return true;
+    return result == kCuSuccess;
+  });
 }
 
 void Event::wait() const {
   const Lane::Current current(lane_);
-  for (const CuEvent mark : marks_) {
+  for (CuEvent mark : marks_) {
     lane_.check(lane_.driver_.event_synchronize(mark), "cuEventSynchronize");
   }
 }
@@ -113,11 +112,11 @@ void Lane::open(const void* image) {
 void Lane::check(CuResult result, const char* call, const std::string& purpose) {
   try {
     evenstride::check(driver_, result, call, purpose);
-  } catch (const DeviceError& error) {
+  } catch (const DeviceError&) {
     if (is_sticky(result)) {
       const std::lock_guard lock(failure_mutex_);
-      if (!failure_) {
-        failure_ = error;
+      if (failure_ == nullptr) {
+        failure_ = std::current_exception();
         has_failed_.store(true, std::memory_order_release);
       }
     }
@@ -128,7 +127,7 @@ void Lane::check(CuResult result, const char* call, const std::string& purpose) 
 void Lane::check_usable() const {
   check_not_forked(home_);
   if (has_failed_.load(std::memory_order_acquire)) {
-    throw DeviceError(*failure_);
+    std::rethrow_exception(failure_);
   }
 }
 
@@ -170,7 +169,7 @@ std::shared_ptr<const Event> Lane::submit(const StagedBatch& batch, const std::b
   const Current current(*this);
   const std::lock_guard lock(mutex_);
   if (after != nullptr) {
-    for (const CuEvent mark : after->marks_) {
+    for (CuEvent mark : after->marks_) {
       check(driver_.stream_wait_event(stream_, mark, 0), "cuStreamWaitEvent", purpose);
     }
   }
@@ -215,7 +214,7 @@ void Lane::launch(const StagedBatch& batch, CuAddress out, const std::string& pu
 
 void Lane::make_wait(CuStream consumer, const Event& event) {
   const Current current(*this);
-  for (const CuEvent mark : event.marks_) {
+  for (CuEvent mark : event.marks_) {
     check(driver_.stream_wait_event(consumer, mark, 0), "cuStreamWaitEvent", "a consumer's stream");
   }
 }
@@ -223,7 +222,7 @@ void Lane::make_wait(CuStream consumer, const Event& event) {
 std::shared_ptr<const Event> Lane::record(std::span<const CuStream> consumers) {
   const std::shared_ptr<Event> event(new Event(*this));
   const Current current(*this);
-  for (const CuStream consumer : consumers) {
+  for (CuStream consumer : consumers) {
     mark(*event, consumer, "a consumer's stream");
   }
   return event;
@@ -305,6 +304,26 @@ Lane& lane_of(int ordinal) {
     lane = std::make_unique<Lane>(driver, ordinal, kernel_image().data());
   }
   return *lane;
+}
+
+std::optional<std::string> kernel_error(int ordinal) {
+  constexpr CuResult kUnfit[] = {
+      200,  // CUDA_ERROR_INVALID_IMAGE
+      209,  // CUDA_ERROR_NO_BINARY_FOR_GPU
+      218,  // CUDA_ERROR_INVALID_PTX
+      221,  // CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+      222,  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+      223,  // CUDA_ERROR_JIT_COMPILATION_DISABLED
+  };
+  try {
+    (void)lane_of(ordinal);
+    return std::nullopt;
+  } catch (const DeviceError& error) {
+    if (std::ranges::find(kUnfit, error.result()) == std::end(kUnfit)) {
+      throw;
+    }
+    return std::string("the driver does not take the kernel: ") + error.what();
+  }
 }
 
 }  // namespace evenstride

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -121,12 +121,16 @@ class Lane {
   std::size_t num_events_ = 0;
 
   std::mutex failure_mutex_;
-  std::optional<DeviceError> failure_;  // Never changes once has_failed_.
+  std::exception_ptr failure_;  // Never changes once has_failed_.
   std::atomic<bool> has_failed_{false};
 };
 
 // Returns the lane to a device of this machine, made at the first call. Throws what system_driver
 // and Lane do, and std::runtime_error if the kernel was not built. Thread-safe.
 [[nodiscard]] Lane& lane_of(int ordinal);
+
+// Returns why the kernel cannot run on a device of this machine, such as that its driver is too old
+// for it, as a clause; nothing if it can. Throws what else lane_of does.
+[[nodiscard]] std::optional<std::string> kernel_error(int ordinal);
 
 }  // namespace evenstride

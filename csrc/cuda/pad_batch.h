@@ -8,15 +8,25 @@
 
 namespace evenstride {
 
-// A row in a staged slab: `length` cells from place * kStagingAlignment on. Where padding comes
-// first, they begin after as many bytes as let their end stand where the end of the output stands,
-// modulo kStagingAlignment: then the values of 16 bytes of output lie aligned on either side.
+inline constexpr std::uint32_t kStagingAlignment = 16;  // In bytes: the widest load of a device.
+
+// A row in a staged slab: `length` cells in whole kStagingAlignment bytes from place *
+// kStagingAlignment on, the first of them after staged_shift bytes.
 struct StagedRow {
   std::uint32_t place;
   std::uint32_t length;
 };
 
-inline constexpr std::uint32_t kStagingAlignment = 16;  // In bytes: the widest load of a device.
+// Returns how many bytes of a staged row come before its first value, which is the `before`-th of
+// sample number `row` in outputs of this width: below kStagingAlignment, and so many that every
+// value stands where it would if all outputs were of the staged type, modulo kStagingAlignment.
+// Then the values of a wide store are aligned for wide loads, whatever the width, the side of the
+// padding and the output's type: a store begins at a multiple of 16 / out_bytes values. Sums may
+// wrap, for the alignment divides 2^32.
+EVENSTRIDE_HOST_DEVICE std::uint32_t staged_shift(std::uint32_t row, std::uint32_t width,
+                                                  std::uint32_t before, std::uint32_t wire_bytes) {
+  return (row * width + before) * wire_bytes % kStagingAlignment;
+}
 
 // An output of a batch.
 struct PadField {

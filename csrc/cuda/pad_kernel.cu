@@ -10,7 +10,7 @@ constexpr std::uint32_t kWarp = 32;
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     evenstride_pad(const __grid_constant__ evenstride::PadBatch batch) {
   const evenstride::PadGroup& group = batch.groups[blockIdx.y];
   const std::uint32_t warps = blockDim.x / kWarp;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -95,7 +94,7 @@ PinnedSlab PinnedPool::take_idle() {
     const auto is_free = [](const PinnedSlab& idle) {
       return idle.reader == nullptr || idle.reader->is_done();
     };
-    const auto found = std::find_if(idle_.begin(), idle_.end(), is_free);
+    const auto found = std::ranges::find_if(idle_, is_free);
     if (found != idle_.end()) {
       slab = std::exchange(*found, {});
       idle_.erase(found);

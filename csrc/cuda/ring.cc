@@ -84,7 +84,7 @@ void BlockRing::release(const Block& block, std::span<const CuStream> streams) {
   const auto is_its_place = [&block](const Place& place) {
     return place.memory != nullptr && place.memory->address == block.address;
   };
-  Place& place = *std::find_if(places_.begin(), places_.end(), is_its_place);
+  Place& place = *std::ranges::find_if(places_, is_its_place);
   place.user = lane_.record(streams);
   idle_.push_back(&place);
 }

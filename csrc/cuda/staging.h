@@ -14,9 +14,10 @@ namespace evenstride {
 // How a batch lies in its slab: first a table of rows for each group of outputs and a table of
 // prompts for each output that has one, then the rows themselves.
 struct StagedBatch {
-  Layout layout;            // Of the outputs.
-  PadBatch pad{};           // Of the launch, less the addresses of slab and outputs.
-  std::uint64_t bytes = 0;  // Of the slab.
+  Layout layout;                  // Of the outputs.
+  PadBatch pad{};                 // Of the launch, less the addresses of slab and outputs.
+  std::uint64_t table_bytes = 0;  // Of the tables.
+  std::uint64_t bytes = 0;        // Of the slab.
 };
 
 // Packs the rows of batches. Immutable, so that any number of threads can share it.
@@ -31,7 +32,7 @@ class Staging {
   [[nodiscard]] std::uint64_t most_bytes(std::uint64_t num_samples, std::uint64_t num_tokens) const;
 
   // Lays out a batch that was looked up. Throws std::length_error if its slab would have 2^36
-  // bytes, or more.
+  // bytes, or a row 2^32 tokens, or more.
   void lay_out(const BatchRows& rows, StagedBatch& batch) const;
 
   // Writes the slab of a batch that was laid out, of batch.bytes bytes at a multiple of
@@ -47,6 +48,9 @@ class Staging {
     bool takes_values;
     std::vector<std::size_t> outputs;
   };
+
+  // Returns the group that an output joins.
+  [[nodiscard]] Group& group_of(std::size_t o);
 
   std::shared_ptr<const Collator> collator_;
   std::vector<Group> groups_;

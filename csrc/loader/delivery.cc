@@ -255,6 +255,16 @@ bool Delivery::is_closed() const {
   return state.queues.is_closed();
 }
 
+std::optional<std::uint32_t> Delivery::target_of(std::uint64_t batch) const {
+  const State& state = state_here();
+  const DeliveryOptions& options = state.queues.options();
+  if (!options.in_order) {
+    return std::nullopt;
+  }
+  const std::uint64_t place = state.queues.numbers().place_of(batch);
+  return static_cast<std::uint32_t>(place % options.num_targets);
+}
+
 void Delivery::close() {
   if (!home_.is_here()) {
     return;

@@ -82,6 +82,9 @@ class Delivery {
   // it is taken again, and has not been until then.
   void put_back(std::uint32_t target, Taken taken);
 
+  // Returns the target that a batch is for, if that is fixed: if in_order.
+  [[nodiscard]] std::optional<std::uint32_t> target_of(std::uint64_t batch) const;
+
   // Wakes everybody; nothing is claimed, kept or taken from now on. Idempotent.
   void close();
 

@@ -75,13 +75,21 @@ std::span<const std::int64_t> samples_of(const PlannedBatches& batches, std::uin
 
 }  // namespace
 
-MakeBatch collate_into(std::shared_ptr<const Collator> collator, std::shared_ptr<SlabPool> pool) {
-  return [collator = std::move(collator), pool = std::move(pool)](
+std::byte* MadeBatch::memory() const {
+  return block ? reinterpret_cast<std::byte*>(block->address) : slab->memory;
+}
+
+MakeBatch collate_into(std::shared_ptr<const Collator> collator, std::shared_ptr<SlabPool> pool,
+                       std::shared_ptr<GivenBlocks> given) {
+  return [collator = std::move(collator), pool = std::move(pool), given = std::move(given)](
              std::uint64_t, std::span<const std::int64_t> samples, BatchRows& rows) {
     collator->look_up(samples, rows);
     auto made = std::make_shared<MadeBatch>();
-    made->slab = pool->take(rows.layout.bytes);
-    collator->write(rows, made->slab->memory);
+    made->block = given->take(rows.layout.bytes);
+    if (!made->block) {
+      made->slab = pool->take(rows.layout.bytes);
+    }
+    collator->write(rows, made->memory());
     made->layout = rows.layout;
     return made;
   };

@@ -1,9 +1,11 @@
 // Threads that make the batches of a plan.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <variant>
@@ -11,6 +13,7 @@
 
 #include "collate/collate.h"
 #include "loader/delivery.h"
+#include "loader/given.h"
 #include "loader/process.h"
 #include "loader/slabs.h"
 
@@ -32,15 +35,21 @@ struct PlannedBatches {
 using MakeBatch = std::function<Delivery::Parcel(
     std::uint64_t number, std::span<const std::int64_t> samples, BatchRows& rows)>;
 
-// A batch, and the memory that holds it.
+// A batch, and the memory that holds it: a block that was given, or else a slab.
 struct MadeBatch {
+  // Where its outputs lie, as `layout` has them.
+  [[nodiscard]] std::byte* memory() const;
+
   Layout layout;
-  std::shared_ptr<const Slab> slab;
+  std::optional<GivenBlock> block;
+  std::shared_ptr<const Slab> slab;  // Null if it lies in a block.
 };
 
-// Returns what makes a MadeBatch, in a slab of this pool.
+// Returns what makes a MadeBatch, in a block that was given, and where none is large enough, in a
+// slab of this pool.
 [[nodiscard]] MakeBatch collate_into(std::shared_ptr<const Collator> collator,
-                                     std::shared_ptr<SlabPool> pool);
+                                     std::shared_ptr<SlabPool> pool,
+                                     std::shared_ptr<GivenBlocks> given);
 
 // `num_threads` threads that claim batches, make them and deliver them, until there are none. What
 // they refer to must outlive them.

@@ -13,6 +13,7 @@ __all__: list[str] = [
     "Collator",
     "Column",
     "Delivery",
+    "GivenBlocks",
     "MadeBatch",
     "PlanStatistics",
     "Planner",
@@ -96,6 +97,7 @@ class Collator:
                 bool,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
+                Column | None,
             ]
         ],
         rows: numpy.ndarray | None,
@@ -107,9 +109,17 @@ class Collator:
         """
     def collate_into(
         self, samples: typing.Any, allocate: collections.abc.Callable[[int], int]
-    ) -> list[tuple[int, list[int]]]:
+    ) -> list[tuple[int, list[int], list[int]]]:
         """
-        Collate to the address that allocate(bytes) returns, a multiple of 64; return place and shape of each output, in values.
+        Collate to the address that allocate(bytes) returns, a multiple of 64; return place, shape and strides of each output, in values.
+        """
+    def most_bytes(
+        self,
+        most_samples: typing.SupportsInt | typing.SupportsIndex,
+        most_tokens: typing.SupportsInt | typing.SupportsIndex,
+    ) -> int:
+        """
+        Return the most bytes of a batch of so many samples and padded tokens.
         """
     @property
     def num_samples(self) -> int: ...
@@ -122,6 +132,29 @@ class Collator:
     def truncated(self) -> dict[str, dict[str, int]]:
         """
         Samples and tokens that max_length has cut, by key.
+        """
+
+class GivenBlocks:
+    """
+    Memory that is given for batches.
+    """
+    def __init__(self) -> None: ...
+    def __len__(self) -> int:
+        """
+        Return how many blocks wait for a batch.
+        """
+    def close(self) -> None:
+        """
+        Let go of all blocks. Not in a process that was forked since.
+        """
+    def put(
+        self,
+        owner: typing.Any,
+        address: typing.SupportsInt | typing.SupportsIndex,
+        capacity: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Give a block at a multiple of 64 bytes, which lives as long as its owner.
         """
 
 class Delivery:
@@ -194,6 +227,20 @@ class MadeBatch:
     """
     A batch in memory.
     """
+    def copy_to(self, address: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Copy its bytes.
+        """
+    @property
+    def num_bytes(self) -> int:
+        """
+        Its size.
+        """
+    @property
+    def owner(self) -> typing.Any:
+        """
+        Who owns the block that was given and holds it, or None.
+        """
 
 class Workers:
     """
@@ -209,10 +256,10 @@ class Workers:
         first: typing.SupportsInt | typing.SupportsIndex,
         stride: typing.SupportsInt | typing.SupportsIndex,
         num_threads: typing.SupportsInt | typing.SupportsIndex,
-        most_samples: typing.SupportsInt | typing.SupportsIndex,
-        most_tokens: typing.SupportsInt | typing.SupportsIndex,
+        least_capacity: typing.SupportsInt | typing.SupportsIndex,
         num_idle: typing.SupportsInt | typing.SupportsIndex,
         most_idle: typing.SupportsInt | typing.SupportsIndex,
+        given: GivenBlocks,
     ) -> None: ...
     def capsules(self, made: MadeBatch) -> tuple[typing_extensions.CapsuleType, ...]:
         """
@@ -225,6 +272,10 @@ class Workers:
     def count(self, made: MadeBatch) -> None:
         """
         Count what was cut in a batch.
+        """
+    def places(self, made: MadeBatch) -> list[tuple[int, list[int], list[int]]]:
+        """
+        Return place, shape and strides of each output of a batch in its memory, in values.
         """
     def put_back(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -10,6 +9,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.dlpack import from_dlpack
 
 from evenstride import _core
+from evenstride.blocks import tensors_in
 from evenstride.collate_rows import stacked_or_listed
 from evenstride.fields import TORCH_DTYPES
 from evenstride.options import UNLIMITED
@@ -17,11 +17,12 @@ from evenstride.outputs import outputs_of
 from evenstride.rows import row_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from evenstride.blocks import Place
     from evenstride.collate import PadCollator
 
     Samples: TypeAlias = Sequence[int] | NDArray[np.int64]
@@ -80,7 +81,25 @@ class BoundCollator:
 
     def tensors(self, capsules: Sequence[Any], samples: Callable[[], Samples]) -> dict[str, Any]:
         """Return the batch of some samples whose outputs have been made."""
-        batch: dict[str, Any] = dict(zip(self._keys, map(_tensor, capsules), strict=True))
+        tensors = map(_tensor, capsules)
+        return self._completed(dict(zip(self._keys, tensors, strict=True)), samples)
+
+    def tensors_in(
+        self,
+        storage: torch.UntypedStorage,
+        places: Iterable[Place],
+        samples: Callable[[], Samples],
+    ) -> dict[str, Any]:
+        """Return the batch of some samples whose outputs have been made in memory of torch's."""
+        tensors = tensors_in(storage, self._dtypes, places)
+        return self._completed(dict(zip(self._keys, tensors, strict=True)), samples)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a batch has more than its outputs: ragged fields that are not padded."""
+        return bool(self._listed)
+
+    def _completed(self, batch: dict[str, Any], samples: Callable[[], Samples]) -> dict[str, Any]:
         return {**batch, **self._lists(samples())} if self._listed else batch
 
     def _shared(self, samples: Samples) -> dict[str, Any]:
@@ -92,14 +111,8 @@ class BoundCollator:
             storages.append(new_shared(num_bytes))
             return int(storages[0].data_ptr())
 
-        arrays = self.native.collate_into(samples, allocate)
-        batch = {
-            key: torch.empty(0, dtype=dtype, device="cpu").set_(
-                storages[0], place, shape, _strides(shape)
-            )
-            for key, dtype, (place, shape) in zip(self._keys, self._dtypes, arrays, strict=True)
-        }
-        return {**batch, **self._lists(samples)}
+        places = self.native.collate_into(samples, allocate)
+        return self.tensors_in(storages[0], places, lambda: samples)
 
     def _lists(self, samples: Samples) -> dict[str, Any]:
         """Return the ragged fields that are not padded."""
@@ -113,7 +126,3 @@ class BoundCollator:
         if self._rows is not None:
             return int(self._rows[sample])
         return sample + self.native.num_samples if sample < 0 else sample
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

@@ -17,7 +17,7 @@ from evenstride.collate_rows import checked_rows, columns_of
 from evenstride.columns import check_names
 from evenstride.fields import DTYPE_NAMES, Field, check_side, dtype_name
 from evenstride.options import as_count
-from evenstride.outputs import DERIVED, check_sources
+from evenstride.outputs import DERIVED, check_sources, derived_keys
 from evenstride.rows import RaggedRows
 from evenstride.truncation import Truncation
 
@@ -131,16 +131,11 @@ class PadCollator:
         if self.mask_dtype not in _MASK_DTYPES:
             msg = f"`mask_dtype` must be torch.int64, bool or uint8, but is {name}."
             raise ValueError(msg)
-        wanted = [
-            key
-            for key in DERIVED
-            if key not in fields and (key == "attention_mask" or getattr(self, key))
-        ]
         self.__dict__.update(
             fields=fields,
             pad_to_multiple_of=multiple,
             max_length=max_length,
-            sources=_sources(fields, wanted),
+            sources=_sources(fields, derived_keys(self)),
         )
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -223,6 +218,8 @@ def _sources(fields: Mapping[str, Field], derived: Iterable[str]) -> dict[str, s
     wanted: dict[str, set[torch.dtype | None]] = {key: set() for key in derived}
     for key, field in fields.items():
         wanted.setdefault(field.source_of(key), set()).add(field.dtype)
+        if field.prompt is not None:
+            wanted.setdefault(field.prompt, set()).add(None)  # Numbers as they are.
     return {source: _only_float(dtypes) for source, dtypes in wanted.items()}
 
 

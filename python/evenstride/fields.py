@@ -41,6 +41,12 @@ class Field:
         that of the collator.
     start : int, default 0
         How many tokens to skip at the beginning of every row, in ``[0, 2**63)``.
+    prompt : str, optional
+        The field of the data, of one integer a row, that says how many of the row's first tokens
+        are its prompt: at least 0, counted from the row's own beginning, however many are skipped.
+        The padding value stands in their place; if there are more than the row has, in place of all
+        of it. They count as tokens all the same: widths, masks, positions and lengths do not
+        change.
 
     Raises
     ------
@@ -62,6 +68,18 @@ class Field:
     tensor([[   6,    7],
             [   9, -100]])
 
+    Labels that leave out the prompt, whose length is a field of the data:
+
+    >>> collate = es.PadCollator({
+    ...     "input_ids": es.Field(),
+    ...     "labels": es.Field(padding_value=-100, source="input_ids", prompt="prompt_length"),
+    ... })
+    >>> rows = [{"input_ids": [5, 6, 7], "prompt_length": 2},
+    ...         {"input_ids": [8, 9], "prompt_length": 0}]
+    >>> collate(rows)["labels"]
+    tensor([[-100, -100,    7],
+            [   8,    9, -100]])
+
     """
 
     padding_value: float = 0
@@ -71,14 +89,17 @@ class Field:
     padding_side: str | None = None
     max_length: int | None = None
     start: int = 0
+    prompt: str | None = None
 
     def __post_init__(self) -> None:
         self.__dict__.update(padding_value=_as_number("padding_value", self.padding_value))
         if self.dtype is not None:
             dtype_name("dtype", self.dtype)
-        if not isinstance(self.source, (str, type(None))):
-            msg = f"`source` must be a string, but is {self.source!r}."
-            raise TypeError(msg)
+        for option in ("source", "prompt"):
+            name = getattr(self, option)
+            if not isinstance(name, (str, type(None))):
+                msg = f"`{option}` must be a string, but is {name!r}."
+                raise TypeError(msg)
         if self.padding_side is not None:
             check_side(self.padding_side)
         if self.max_length is not None:

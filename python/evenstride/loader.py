@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
+from evenstride.device_target import as_memory
 from evenstride.loader_checks import (
     as_limited,
     as_ragged,
@@ -20,8 +21,9 @@ from evenstride.loader_checks import (
 from evenstride.loader_stats import LoaderStats
 from evenstride.loader_targets import Batches, Target
 from evenstride.options import as_bool
-from evenstride.passes import LoadedCursor, Pass, QueueOptions, WeakBag, position
+from evenstride.passes import LoadedCursor, Pass, WeakBag, position
 from evenstride.producers import is_native
+from evenstride.start_producers import QueueOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,13 +71,21 @@ class Loader:
         n-th pass, which begins when all have had their part of the one before. Call
         ``sampler.set_epoch`` in between, in one thread.
     device : torch.device, optional
-        Where batches are moved when they are taken. By default they stay in the host's memory.
+        Where batches are wanted: made there by a kernel if native threads make them and it is a
+        CUDA device, see :class:`evenstride.cuda.DeviceCollator`; else moved there when they are
+        taken. By default they stay in the host's memory.
     in_order : bool, default True
         Hand out batches in the plan's order, batch ``i`` to target ``i % targets``. If False,
         whatever is ready goes to whoever waits, so that no consumer that stands still holds up
         another; targets then get about equally many batches while all keep up.
     pin_memory : bool, default False
-        Copy batches to pinned memory. Without a CUDA device nothing happens, with one warning.
+        Make batches in pinned memory, or copy them there if native threads do not make them.
+        Without a CUDA device nothing happens, with one warning.
+    device_memory : {"torch", "ring"}, default "torch"
+        Where batches lie that a kernel makes: in memory that torch allocates for each, to which
+        torch's own rules apply; or in ``depth + 2`` blocks for each target that are used in turn.
+        In a ring the next ``next`` ends the lease of a batch: its tensors must not be used any
+        more. A tensor that is still there when its block comes round again is an error.
 
     Attributes
     ----------
@@ -121,19 +131,20 @@ class Loader:
         device: torch.device | str | int | None = None,
         in_order: bool = True,
         pin_memory: bool = False,
+        device_memory: str = "torch",
     ) -> None:
         self._dataset = as_ragged(dataset)
         self._sampler = sampler
         self._collate = collate
-        self._devices = as_targets(targets, device)
         self._options = QueueOptions(
-            num_targets=len(self._devices),
+            devices=as_targets(targets, device),
             depth=as_limited("depth", depth, _MOST_DEPTH),
             num_workers=as_limited("num_workers", num_workers, _MOST_WORKERS),
             in_order=as_bool("in_order", in_order),
+            pins_memory=as_bool("pin_memory", pin_memory) and _can_pin(),
+            device_memory=as_memory("device_memory", device_memory),
         )
         check_agreement(self._dataset, sampler, collate)
-        self.pins_memory = as_bool("pin_memory", pin_memory) and _can_pin()
         self._pass: Pass | None = None  # The one that began last.
         self._passes: WeakBag[Pass] = WeakBag()
         self._missed = [0] * self.num_targets
@@ -143,12 +154,19 @@ class Loader:
     @property
     def num_targets(self) -> int:
         """How many consumers there are."""
-        return len(self._devices)
+        return self._options.num_targets
+
+    @property
+    def pins_memory(self) -> bool:
+        """Whether batches are in pinned memory before they are moved."""
+        return self._options.pins_memory
 
     @property
     def targets(self) -> tuple[Target, ...]:
         """What each consumer iterates over."""
-        return tuple(Target(self, number, device) for number, device in enumerate(self._devices))
+        return tuple(
+            Target(self, number, device) for number, device in enumerate(self._options.devices)
+        )
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch, over all targets."""

@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, Subset
 
 from evenstride.collate import PadCollator
 from evenstride.dataset import RaggedDataset
+from evenstride.device_memory import as_device
 from evenstride.options import as_count, as_integer
 from evenstride.outputs import main_keys, max_length_of
 from evenstride.producers import gives_plain_batches, is_native
@@ -56,14 +57,7 @@ def as_targets(targets: Any, device: Any) -> list[torch.device | None]:
 
 
 def _as_device(name: str, device: Any) -> torch.device | None:
-    try:
-        given = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        msg = f"`{name}` must be a device that torch knows, but is {device!r}."
-        raise (ValueError if isinstance(device, str) else TypeError)(msg) from error
-    if given.type == "cuda" and not torch.cuda.is_available():
-        msg = f"`{name}` must be a device that this torch has, but is {given}: there is no CUDA."
-        raise ValueError(msg)
+    given = as_device(name, device)
     return None if given.type == "cpu" else given
 
 

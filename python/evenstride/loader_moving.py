@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 def moved(batch: Any, *, device: torch.device | None, pins_memory: bool) -> Any:
@@ -16,15 +19,23 @@ def moved(batch: Any, *, device: torch.device | None, pins_memory: bool) -> Any:
     Type, keys and nesting stay. What is no tensor stays as it is, unless it has a method
     ``pin_memory`` or ``to`` of its own.
     """
-    is_cuda = device is not None and device.type == "cuda"
-    # Pinning would otherwise begin a context on the first device, whichever is asked for.
-    with torch.cuda.device(device) if is_cuda else contextlib.nullcontext():
+    with on_device(device):
         if pins_memory:
             batch = mapped(batch, "pin_memory")
         if device is not None:
             # Only for CUDA does torch wait for a copy from memory that is not pinned.
-            batch = mapped(batch, "to", device, non_blocking=is_cuda)
+            batch = mapped(batch, "to", device, non_blocking=device.type == "cuda")
     return batch
+
+
+def on_device(device: torch.device | None) -> AbstractContextManager[Any]:
+    """Return a context in which that device is the current one, if it is of CUDA.
+
+    Pinning would otherwise begin a context on the first device, whichever is asked for.
+    """
+    if device is None or device.type != "cuda":
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
 
 
 def mapped(batch: Any, method: str, *args: Any, **options: Any) -> Any:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 class Admitting(Protocol):
     """What a loader is to its targets."""
 
-    pins_memory: bool
-
     @property
     def num_targets(self) -> int:
         """How many consumers there are."""
+
+    @property
+    def pins_memory(self) -> bool:
+        """Whether batches are in pinned memory before they are moved."""
 
     def __len__(self) -> int: ...
 
@@ -99,13 +101,13 @@ class Batches:
             self._leave(running, is_early=False)
             raise StopIteration
         try:
-            batch = running.finished(taken)
-            if self._moved is not None:
+            batch, is_placed = running.finished(self.target, taken)
+            if self._moved is not None and not is_placed:
                 batch = self._moved(batch)
         except BaseException:
             running.put_back(self.target, taken)
             raise
-        running.count(taken)
+        running.count(self.target, taken)
         return batch
 
     def _leave(self, running: Pass, *, is_early: bool) -> None:

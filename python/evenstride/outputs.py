@@ -29,6 +29,7 @@ class Output(NamedTuple):
     pads_left: bool = False
     start: int = 0
     max_length: int = UNLIMITED
+    prompt: _core.Column | None = None
 
 
 class Outputs(NamedTuple):
@@ -43,8 +44,17 @@ class Outputs(NamedTuple):
     listed: dict[str, _core.Column]
 
 
+def derived_keys(collate: PadCollator) -> list[str]:
+    """Return which of DERIVED are made, or taken from the data: a mask there is taken unasked."""
+    return [
+        key
+        for key in DERIVED
+        if key not in collate.fields and (key == "attention_mask" or getattr(collate, key))
+    ]
+
+
 def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
-    """Say which of `fields` is made of none of `names`, the fields of the data."""
+    """Say which of `fields` is made of, or has prompts in, none of `names`, the data's fields."""
     there = list(names)
     for key, field in fields.items():
         source = field.source_of(key)
@@ -52,6 +62,12 @@ def check_sources(fields: Mapping[str, Field], names: Iterable[str]) -> None:
             msg = (
                 f"`fields[{key!r}]` must be made of a field of the data, one of {there}, but is "
                 f"made of {source!r}."
+            )
+            raise ValueError(msg)
+        if field.prompt is not None and field.prompt not in there:
+            msg = (
+                f"`fields[{key!r}].prompt` must name a field of the data, one of {there}, but is "
+                f"{field.prompt!r}."
             )
             raise ValueError(msg)
 
@@ -65,18 +81,17 @@ def outputs_of(collate: PadCollator, columns: Mapping[str, _core.Column]) -> Out
     Raises
     ------
     TypeError, ValueError
-        If a column cannot be of a key's type, or none gives the mask its rows.
+        If a column cannot be of a key's type or hold prompts, or none gives the mask its rows.
 
     """
-    named = [
-        _padded(collate, key, field, columns[field.source_of(key)])
-        for key, field in collate.fields.items()
-    ]
+    named = [_padded(collate, key, field, columns) for key, field in collate.fields.items()]
     main = _main(collate, named, columns)
     outputs = [*named, *_derived(collate, main, columns)]
+    taken = {output.key for output in outputs}
+    taken.update(field.source_of(key) for key, field in collate.fields.items())
     listed: dict[str, _core.Column] = {}
     for name, column in columns.items():
-        if name in collate.sources or name in collate.fields:
+        if name in taken:
             continue
         if column.is_ragged:
             listed[name] = column
@@ -104,13 +119,17 @@ def main_keys(fields: Mapping[str, Field]) -> dict[str, str]:
     return keys
 
 
-def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) -> Output:
+def _padded(
+    collate: PadCollator, key: str, field: Field, columns: Mapping[str, _core.Column]
+) -> Output:
+    column = columns[field.source_of(key)]
     dtype = default_dtype(column.dtype) if field.dtype is None else DTYPE_NAMES[field.dtype]
     _check_conversion(key, column, dtype)
-    if not column.is_ragged and (field.max_length is not None or field.start != 0):
+    is_whole = field.max_length is None and field.start == 0 and field.prompt is None
+    if not column.is_ragged and not is_whole:
         msg = (
-            f"`fields[{key!r}]` must leave out `max_length` and `start`, because the rows of "
-            f"'{column.name}' have no length."
+            f"`fields[{key!r}]` must leave out `max_length`, `start` and `prompt`, because the "
+            f"rows of '{column.name}' have no length."
         )
         raise ValueError(msg)
     return Output(
@@ -122,7 +141,24 @@ def _padded(collate: PadCollator, key: str, field: Field, column: _core.Column) 
         pads_left=(field.padding_side or collate.padding_side) == "left",
         start=field.start,
         max_length=max_length_of(collate, field),
+        prompt=None if field.prompt is None else _prompt_of(key, columns[field.prompt]),
     )
+
+
+def _prompt_of(key: str, prompt: _core.Column) -> _core.Column:
+    if prompt.is_ragged:
+        fault = "is ragged"
+    elif prompt.cell_shape:
+        fault = f"has rows of shape {prompt.cell_shape}"
+    elif "int" not in prompt.dtype:
+        fault = f"holds {prompt.dtype}"
+    else:
+        return prompt
+    msg = (
+        f"`fields[{key!r}].prompt` must name a field of one integer a row, but '{prompt.name}' "
+        f"{fault}."
+    )
+    raise TypeError(msg)
 
 
 def _check_conversion(key: str, column: _core.Column, dtype: str) -> None:
@@ -167,11 +203,9 @@ def _derived(
     cut = (collate.padding_side == "left", 0, most)
     if main is not None:
         cut = (main.pads_left, main.start, main.max_length)
-    for key, source in DERIVED.items():
+    for key in derived_keys(collate):
         dtype = DTYPE_NAMES[collate.mask_dtype] if key == "attention_mask" else "int64"
-        if key in collate.fields:
-            continue
-        if key in columns and key in collate.sources:
+        if key in columns:
             _check_conversion(key, columns[key], dtype)
             if key == "attention_mask" and main is not None:
                 _check_mask(columns[key], main.column)
@@ -180,4 +214,4 @@ def _derived(
             if main is None:
                 msg = f"`{key}` must come from a ragged field that `fields` names, but none is."
                 raise ValueError(msg)
-            yield Output(key, source, main.column, dtype, 0, *cut)
+            yield Output(key, DERIVED[key], main.column, dtype, 0, *cut)

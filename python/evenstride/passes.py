@@ -9,7 +9,6 @@ import threading
 import time
 import warnings
 import weakref
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -18,32 +17,22 @@ import numpy as np
 from evenstride import _core
 from evenstride.cursor import Cursor
 from evenstride.loader_stats import LoaderStats
-from evenstride.producers import NativeProducers, PassBatches, PythonProducers, is_native
+from evenstride.producers import PassBatches
+from evenstride.start_producers import start_producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from evenstride.producers import Producers
     from evenstride.sampler import BucketBatchSampler
+    from evenstride.start_producers import QueueOptions
 
 T = TypeVar("T")
 Position: TypeAlias = tuple[int, list[int]]
 """The first step that is not taken, and the later ones that are."""
 
-_MOST_READY_SLABS = 256
 _PATIENCE_S = 0.5
 _LOOK_S = 0.005
 _LONGEST_EXIT_S = 1.0
-
-
-@dataclass(frozen=True)
-class QueueOptions:
-    """What the queues of a loader are like."""
-
-    num_targets: int
-    depth: int
-    num_workers: int
-    in_order: bool
 
 
 class PassCursor(Cursor):
@@ -164,30 +153,14 @@ class Pass:
             num_producers=options.num_workers,
             in_order=options.in_order,
         )
-        # Twice what there is when each consumer has one batch and asks for the next.
-        self._most_lent = 2 * options.num_targets * (options.depth + 2)
-        self._producers = self._start(dataset, collate, options)
+        self._most_lent = 2 * options.num_current
+        self._producers = start_producers(dataset, collate, batches, self.delivery, options)
         position = partial(_position, self.delivery, batches.start)
         self.cursor = PassCursor(batches.plan.epoch, batches.start, position)
         sampler.begin(self.cursor)
         _running.add(self)
         if _exit.has_begun:
             self.end()
-
-    def _start(self, dataset: Any, collate: Any, options: QueueOptions) -> Producers:
-        batches, num_workers = self._batches, options.num_workers
-        if not is_native(dataset, collate):
-            return PythonProducers(
-                dataset, collate, batches, self.delivery, num_workers=num_workers
-            )
-        return NativeProducers(
-            collate.bound_to(dataset),
-            batches,
-            self.delivery,
-            num_workers=num_workers,
-            num_idle=min(self._most_lent // 2, len(batches), _MOST_READY_SLABS),
-            most_idle=min(self._most_lent, len(batches)),
-        )
 
     def admit(self, target: int) -> bool:
         """Let a target take part, unless it has done so before, or the pass is closed."""
@@ -253,13 +226,13 @@ class Pass:
             self._check_end(target)
         return taken
 
-    def finished(self, taken: tuple[int, Any]) -> Any:
-        """Return a batch that was taken as its consumer gets it."""
-        return self._producers.finished(*taken)
+    def finished(self, target: int, taken: tuple[int, Any]) -> tuple[Any, bool]:
+        """Return a batch that was taken, and whether it is in the memory where it is wanted."""
+        return self._producers.finished(target, *taken)
 
-    def count(self, taken: tuple[int, Any]) -> None:
+    def count(self, target: int, taken: tuple[int, Any]) -> None:
         """Count a batch that its consumer has."""
-        self._producers.count(taken[1])
+        self._producers.count(target, taken[1])
         self._follow(is_last=next(self._numbers) == len(self._batches))
 
     def put_back(self, target: int, taken: tuple[int, Any]) -> None:

@@ -48,6 +48,16 @@ class PassBatches:
         indices: list[int] = self.plan[self.first + number * self.stride].tolist()
         return indices
 
+    @property
+    def largest(self) -> tuple[int, int]:
+        """The most samples and the most padded tokens of one of them."""
+        most_samples = self.of_all(np.diff(self.plan.offsets)).max()
+        return int(most_samples), int(self.of_all(self.plan.padded_tokens).max())
+
+    def most_bytes(self, bound: BoundCollator) -> int:
+        """Return the most bytes of one of them, if no ragged field is longer than the plan's."""
+        return bound.native.most_bytes(*self.largest)
+
     def of_all(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the part of an array with an entry for each batch of the plan."""
         return values[self.first :: self.stride]
@@ -59,10 +69,13 @@ class Producers(Protocol):
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and what was made, or None at the end."""
 
-    def finished(self, number: int, made: Any) -> Any:
-        """Return the batch as its consumer gets it. Can be called again if what follows fails."""
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:
+        """Return the batch as its consumer gets it, and whether that is where it is wanted.
 
-    def count(self, made: Any) -> None:
+        If not, it has still to be pinned and moved. Can be called again if what follows fails.
+        """
+
+    def count(self, target: int, made: Any) -> None:
         """Count a batch that its consumer has."""
 
     def put_back(self, target: int, number: int, made: Any) -> None:
@@ -92,6 +105,8 @@ class NativeProducers:
         num_workers: int,
         num_idle: int,
         most_idle: int,
+        most_bytes: int,
+        given: _core.GivenBlocks,
     ) -> None:
         plan = batches.plan
         self._bound = bound
@@ -104,22 +119,22 @@ class NativeProducers:
             first=batches.first,
             stride=batches.stride,
             num_threads=num_workers,
-            most_samples=batches.of_all(np.diff(plan.offsets)).max(),
-            most_tokens=batches.of_all(plan.padded_tokens).max(),
+            least_capacity=most_bytes,
             num_idle=num_idle,
             most_idle=most_idle,
+            given=given,
         )
 
     def take(self, target: int) -> tuple[int, Any] | None:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
         return self._workers.take(target)
 
-    def finished(self, number: int, made: Any) -> Any:
-        """Return the batch as tensors."""
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:  # noqa: ARG002
+        """Return the batch as tensors, which are nowhere but in memory of ours."""
         capsules = self._workers.capsules(made)
-        return self._bound.tensors(capsules, lambda: self._batches.indices(number))
+        return self._bound.tensors(capsules, lambda: self._batches.indices(number)), False
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:  # noqa: ARG002 - It does not matter whose.
         """Count what was cut in a batch that its consumer has."""
         self._workers.count(made)
 
@@ -175,11 +190,11 @@ class PythonProducers:
         """Wait for the next batch of a target: its number and the batch, or None at the end."""
         return self._delivery.take(target)
 
-    def finished(self, number: int, made: Any) -> Any:  # noqa: ARG002 - One of several producers.
-        """Return the batch, which a thread has finished."""
-        return made
+    def finished(self, target: int, number: int, made: Any) -> tuple[Any, bool]:  # noqa: ARG002
+        """Return the batch, which a thread has finished, wherever that has left it."""
+        return made, False
 
-    def count(self, made: Any) -> None:
+    def count(self, target: int, made: Any) -> None:
         """Count nothing."""
 
     def put_back(self, target: int, number: int, made: Any) -> None:

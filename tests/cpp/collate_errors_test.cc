@@ -179,6 +179,85 @@ TEST(Collator, AMisfitThatAThreadFindsReachesTheCaller) {
       "`ids` of `corpus`, row 150: holds 300, which does not fit into int8, the type of `labels`.");
 }
 
+// A column of one value, or several, a row.
+Field prompts_field(DType dtype, Field::Rows rows, std::vector<std::uint64_t> cell_shape = {},
+                    bool is_ragged = false) {
+  Field field;
+  field.dtype = dtype;
+  field.cell_shape = cell_shape;
+  field.is_ragged = is_ragged;
+  field.rows = std::move(rows);
+  field.column =
+      std::make_shared<Column>("prompts", "corpus", dtype, std::move(cell_shape), is_ragged);
+  append_chunk(field, 0, field.rows.size(),
+               is_ragged ? Chunk::Rows::kOffsets : Chunk::Rows::kSingle,
+               PackedIntegers::Type::kInt64);
+  return field;
+}
+
+TEST(Collator, APromptIsOneIntegerARow) {
+  const Field ids = make_field(DType::kInt32, {{1}, {2, 3}});
+  const auto call = [&](const Field& prompts, Source source = Source::kValues) {
+    return [&ids, &prompts, source] {
+      Output output = output_of(ids, DType::kInt64, source);
+      output.prompt = prompts.column;
+      collate({output}, {0, 1});
+    };
+  };
+  const auto sentence = [](const std::string& what) {
+    return "The prompt of `labels` must be one integer a row, but `prompts` of `corpus` holds " +
+           what + ".";
+  };
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    expect_error<std::invalid_argument>(call(prompts_field(dtype, {{0}, {0}})), sentence("floats"));
+  }
+  expect_error<std::invalid_argument>(call(prompts_field(DType::kBool, {{0}, {0}})),
+                                      sentence("bools"));
+  expect_error<std::invalid_argument>(call(prompts_field(DType::kInt8, {{0, 0}, {0, 0}}, {2})),
+                                      sentence("several values a row"));
+  expect_error<std::invalid_argument>(call(prompts_field(DType::kInt8, {{0}, {0}}, {}, true)),
+                                      sentence("several values a row"));
+  expect_error<std::invalid_argument>(
+      call(prompts_field(DType::kInt8, {{0}})),
+      "`prompts` of `corpus` must have 2 rows, as many as `ids` of `corpus`, but has 1.");
+  const Field prompts = prompts_field(DType::kUInt8, {{0}, {255}});
+  EXPECT_NO_THROW(call(prompts)());
+  for (const Source source : {Source::kMask, Source::kPositions, Source::kLengths}) {
+    expect_error<std::invalid_argument>(call(prompts, source),
+                                        "`labels` must be of values to have a prompt.");
+  }
+}
+
+TEST(Collator, NamesTheRowWhosePromptIsNegative) {
+  const Field ids = make_field(DType::kInt32, {{1}, {2, 3}, {4}});
+  for (const auto& [dtype, value] :
+       {std::pair{DType::kInt8, -128}, std::pair{DType::kInt16, -1}, std::pair{DType::kInt32, -7},
+        std::pair{DType::kInt64, -300}}) {
+    const Field prompts = prompts_field(dtype, {{0}, {static_cast<std::uint64_t>(value)}, {1}});
+    Output output = output_of(ids, DType::kInt64);
+    output.prompt = prompts.column;
+    const Samples rows = {2, 1, 0};
+    EXPECT_NO_THROW(collate({output}, {0, 2}, rows));
+    expect_error<std::range_error>(
+        [&] { collate({output}, {0, 1}, rows); },
+        "`prompts` of `corpus`, row 1: must be at least 0, the cells of a prompt, but is " +
+            std::to_string(value) + ".");
+  }
+}
+
+TEST(Collator, APromptHidesNoValueThatDoesNotFit) {
+  const Field ids = make_field(DType::kInt32, {{1, 300, 2}});
+  const Field prompts = prompts_field(DType::kInt32, {{2}});
+  Output output = output_of(ids, DType::kInt8);
+  output.prompt = prompts.column;
+  const Collator collator({output}, std::nullopt, 1);
+  BatchRows batch;
+  collator.look_up(Samples{0}, batch);
+  expect_error<std::range_error>(
+      [&] { collator.check_fits(batch); },
+      "`ids` of `corpus`, row 0: holds 300, which does not fit into int8, the type of `labels`.");
+}
+
 // A field of two rows, one of them empty and one of this length; its values are never read.
 Field unreadable_field(std::uint64_t length, std::vector<std::uint64_t> cell_shape) {
   static const std::byte kValue{};

@@ -60,7 +60,7 @@ class WorkersTest : public ::testing::Test {
         std::vector<Output>{{.key = "input_ids", .column = column},
                             {.key = "mask", .source = Output::Source::kMask, .column = column}},
         std::nullopt, 8);
-    make_ = collate_into(collator_, pool_);
+    make_ = collate_into(collator_, pool_, std::make_shared<GivenBlocks>());
   }
 
   [[nodiscard]] std::uint64_t num_batches() const { return offsets_.size() - 1; }
@@ -94,7 +94,7 @@ class WorkersTest : public ::testing::Test {
     ASSERT_EQ(made->layout.num_samples,
               static_cast<std::uint64_t>(offsets_.at(k + 1) - offsets_.at(k)));
     for (const Layout::Array& array : made->layout.arrays) {
-      ASSERT_EQ(std::memcmp(made->slab->memory + array.offset, bytes.data() + array.offset,
+      ASSERT_EQ(std::memcmp(made->memory() + array.offset, bytes.data() + array.offset,
                             made->layout.num_samples * array.width * sizeof(std::int64_t)),
                 0)
           << "plan batch " << k;
@@ -186,6 +186,41 @@ TEST_F(WorkersTest, SayThatABatchLiesOutsideTheIndices) {
 TEST_F(WorkersTest, NeedAThread) {
   EXPECT_EQ(testing::message_of([&] { const Workers workers(make_, plan(), deliver(1), 0); }),
             "`num_threads` must be at least 1, but is 0.");
+}
+
+TEST_F(WorkersTest, MakeABatchInABlockThatWasGivenAndElseInASlab) {
+  constexpr std::size_t kNumBlocks = 4;
+  const auto given = std::make_shared<GivenBlocks>();
+  BatchRows rows;
+  collator_->look_up(std::span(indices_).first(static_cast<std::size_t>(offsets_.at(1))), rows);
+  const std::size_t capacity = rows.layout.bytes;  // So that larger batches do not fit.
+  std::vector<const std::byte*> memories;
+  for (std::size_t i = 0; i < kNumBlocks; ++i) {
+    const auto slab = pool_->take(capacity);
+    memories.push_back(slab->memory);
+    given->put({.address = reinterpret_cast<std::uintptr_t>(slab->memory),
+                .capacity = capacity,
+                .owner = std::const_pointer_cast<Slab>(slab)});
+  }
+
+  const auto delivery = deliver(num_batches());
+  const Workers workers(collate_into(collator_, pool_, given), plan(), delivery, 1);
+  std::size_t num_in_blocks = 0;
+  for (std::uint64_t batch = 0; batch < num_batches(); ++batch) {
+    const Delivery::Taken taken = delivery->take(static_cast<std::uint32_t>(batch % 2), kLong);
+    expect_batch(taken, batch);
+    const auto made = std::static_pointer_cast<MadeBatch>(taken.parcel);
+    const bool is_in_block = made->layout.bytes <= capacity && num_in_blocks < kNumBlocks;
+    ASSERT_EQ(made->block.has_value(), is_in_block);
+    ASSERT_EQ(made->slab == nullptr, is_in_block);
+    if (is_in_block) {
+      EXPECT_EQ(made->memory(), memories.at(num_in_blocks));
+      ++num_in_blocks;
+    }
+  }
+  EXPECT_EQ(num_in_blocks, kNumBlocks);
+  EXPECT_EQ(given->size(), 0U);
+  EXPECT_EQ(pool_->use().lent, 0U);
 }
 
 TEST_F(WorkersTest, EndAtAnyTimeAndGiveBackTheirMemory) {

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from device_support import FakeCuda, build_driver, pretend
+from evenstride import _core
 from support import real_lengths
 
 settings.register_profile("evenstride", deadline=None, max_examples=60, print_blob=True)
@@ -33,3 +35,24 @@ def no_columns(monkeypatch):
     """Let output be as wide and as plain as it is by itself."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory):
+    """Load a driver that pretends, before the package looks for one."""
+    if _core.cuda_compiler is None:
+        pytest.skip("The package was built without a CUDA compiler.")
+    return FakeCuda(build_driver(tmp_path_factory.mktemp("driver")))
+
+
+@pytest.fixture
+def fake_cuda(fake_driver, monkeypatch):
+    """Let the package use that driver, and see that it finds no fault."""
+    pretend(monkeypatch, fake_driver)
+    fake_driver.current_stream = 0
+    fake_driver.blocks.clear()
+    fake_driver.handed_over.clear()
+    faults = fake_driver.faults
+    yield fake_driver
+    fake_driver.finish()
+    assert fake_driver.faults == faults

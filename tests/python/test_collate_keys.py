@@ -197,6 +197,13 @@ def test_positions_in_the_data_that_nobody_asks_for_are_a_field_like_others():
     assert same(batch["position_ids"], [torch.tensor(row) for row in ROWS])
 
 
+def test_positions_in_the_data_that_only_another_key_is_made_of_are_no_key():
+    fields = {**ids_field(), "places": Field(source="position_ids"), "n": Field(source="lengths")}
+    data = {"position_ids": flat(ROWS, "int32"), "lengths": np.array([30, 10, 20])}
+    batch = both_ways(PadCollator(fields), **data)
+    assert list(batch) == ["input_ids", "places", "n", "attention_mask"]
+
+
 def test_the_mask_is_of_the_first_ragged_field_that_is_named():
     rows = [{"label": 1, "text": [1, 2, 3], "a": [1, 2], "b": [1]}]
     mask = {}
@@ -289,12 +296,12 @@ def test_a_mask_needs_a_ragged_field():
     assert lists(batch) == {"label": [0, 1, 2]}
 
 
-@pytest.mark.parametrize("options", [{"start": 1}, {"max_length": 5}])
+@pytest.mark.parametrize("options", [{"start": 1}, {"max_length": 5}, {"prompt": "label"}])
 def test_a_field_of_single_values_cannot_be_cut(options):
     collate = PadCollator({**ids_field(), "label": Field(**options)})
     message = (
-        "`fields['label']` must leave out `max_length` and `start`, because the rows of 'label' "
-        "have no length."
+        "`fields['label']` must leave out `max_length`, `start` and `prompt`, because the rows of "
+        "'label' have no length."
     )
     with pytest.raises(ValueError, match=whole(message)):
         collate([{"input_ids": [1], "label": 0}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -48,7 +50,7 @@ def collators(tokenizer, multiple, fields):
 
 def check(rows, ours, theirs):
     """Compare the batch of samples, and of a data set of them, with that of another collator."""
-    expected = dict(theirs([{key: list(row) for key, row in sample.items()} for sample in rows]))
+    expected = dict(theirs(copy.deepcopy(rows)))
     assert same(ours(rows), expected)
     assert same(ours(RaggedDataset.from_lists(rows)[:]), expected)
     assert all(tensor.dtype == torch.int64 for tensor in expected.values())
@@ -80,6 +82,21 @@ def test_labels_are_those_of_data_collator_for_seq2seq(tokenizer, multiple):
     fields = {"input_ids": Field(PAD), "labels": Field(-100)}
     theirs = transformers.DataCollatorForSeq2Seq(tokenizer, pad_to_multiple_of=multiple)
     check(some_rows(others=("labels",)), collators(tokenizer, multiple, fields), theirs)
+
+
+@pytest.mark.parametrize("multiple", MULTIPLES)
+def test_labels_after_a_prompt_are_those_of_data_collator_for_seq2seq(tokenizer, multiple):
+    """There the labels of each sample are masked by hand beforehand."""
+    rows = some_rows()
+    masked = []
+    for row, prompt in zip(rows, (2, 0, 13, 20, 1), strict=True):
+        row["prompt_length"] = prompt
+        labels = [-100] * min(prompt, len(row["input_ids"])) + row["input_ids"][prompt:]
+        masked.append({**row, "labels": labels})
+    theirs = transformers.DataCollatorForSeq2Seq(tokenizer, pad_to_multiple_of=multiple)
+    labels = Field(-100, source="input_ids", prompt="prompt_length")
+    ours = collators(tokenizer, multiple, {"input_ids": Field(PAD), "labels": labels})
+    check(rows, ours, lambda _: theirs(masked))
 
 
 @pytest.mark.parametrize("multiple", MULTIPLES)

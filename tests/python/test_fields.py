@@ -16,7 +16,7 @@ import torch
 from collate_support import ALL_TYPES, FLOAT_TYPES, INTEGER_TYPES, bits, torch_type, whole
 from evenstride import Field, PadCollator
 
-FIELD = Field(-100, torch.int32, source="x", padding_side="left", max_length=7, start=2)
+FIELD = Field(-100, torch.int32, source="x", padding_side="left", max_length=7, start=2, prompt="n")
 
 
 def padding(value, dtype):
@@ -34,6 +34,7 @@ def test_a_field_has_the_documented_defaults():
         "padding_side": None,
         "max_length": None,
         "start": 0,
+        "prompt": None,
     }
 
 
@@ -151,6 +152,8 @@ def test_the_default_padding_is_zero_in_every_type(dtype):
         ({"dtype": "int64"}, "`dtype` must be a torch.dtype, but is 'int64'."),
         ({"dtype": np.int64}, "`dtype` must be a torch.dtype, but is <class 'numpy.int64'>."),
         ({"source": 3}, "`source` must be a string, but is 3."),
+        ({"prompt": 3}, "`prompt` must be a string, but is 3."),
+        ({"prompt": b"n"}, "`prompt` must be a string, but is b'n'."),
         ({"max_length": 2.0}, "`max_length` must be an integer, but is 2.0."),
         ({"start": "1"}, "`start` must be an integer, but is '1'."),
         ({"start": None}, "`start` must be an integer, but is None."),

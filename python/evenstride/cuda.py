@@ -1,0 +1,196 @@
+"""Batches that are padded on a CUDA device, straight into memory that is used again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import torch
+
+from evenstride import _core
+from evenstride.collate import PadCollator
+from evenstride.dataset import RaggedDataset
+from evenstride.device_memory import as_device, say_fallback, why_not
+from evenstride.device_target import Device, DeviceTarget, as_memory
+from evenstride.loader_moving import moved
+from evenstride.options import as_count
+from evenstride.producers import is_native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from evenstride.bound import Samples
+
+__all__ = ["DeviceCollator", "is_built"]
+
+
+def is_built() -> bool:
+    """Return whether the package was built with a CUDA compiler, and so has the kernel."""
+    return _core.cuda_compiler is not None
+
+
+class DeviceCollator:
+    """Makes batches of rows in a device's memory.
+
+    The rows travel as they are stored, packed into one block of pinned memory: one copy, one launch
+    of a kernel that widens, pads and derives every output, and one event, which the calling
+    thread's current stream waits for. The host waits for nothing, and neither side allocates once
+    the first few batches have been made.
+
+    Where the kernel was not built, or the device is not CUDA's, batches are collated on the host
+    and copied, with the same result and one warning.
+
+    Parameters
+    ----------
+    dataset : RaggedDataset
+        Where the rows are.
+    collate : PadCollator
+        What becomes of them.
+    device : torch.device, default "cuda"
+        "cuda" alone is the current one.
+    max_padded_tokens, max_batch_size : int, optional
+        The largest batch: padded tokens and samples, at least 1. They size all memory at the start;
+        larger batches are refused. By default memory grows with the batches.
+    depth : int, default 2
+        How many batches can be on their way before the host waits for the device, at least 1.
+    memory : {"torch", "ring"}, default "torch"
+        Where outputs lie: in memory that torch allocates for each batch, to which torch's own rules
+        apply, or in ``depth + 2`` blocks that are used in turn. In a ring the next call ends the
+        lease of a batch: its tensors must not be used any more. A tensor that is still there when
+        its block comes round again is an error.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not of its kind.
+    ValueError
+        If a value is outside its range, or torch has no such device.
+    RuntimeError
+        If the driver fails, or this process was forked from one that used the device.
+
+    Warns
+    -----
+    UserWarning
+        Once, if batches are collated on the host.
+
+    Examples
+    --------
+    >>> import evenstride as es
+    >>> from evenstride.cuda import DeviceCollator
+    >>> ds = es.RaggedDataset.from_lists([[5, 6, 7], [8]])
+    >>> collate = es.PadCollator({"input_ids": es.Field()})
+    >>> if torch.cuda.is_available():
+    ...     batch = DeviceCollator(ds, collate, max_padded_tokens=49_152)([0, 1])
+
+    """
+
+    def __init__(
+        self,
+        dataset: RaggedDataset,
+        collate: PadCollator,
+        *,
+        device: torch.device | str | int = "cuda",
+        max_padded_tokens: SupportsIndex | None = None,
+        max_batch_size: SupportsIndex | None = None,
+        depth: SupportsIndex = 2,
+        memory: str = "torch",
+    ) -> None:
+        if not is_native(dataset, collate):
+            msg = (
+                "`dataset` must be a RaggedDataset and `collate` a PadCollator, whose methods are "
+                f"their own, but they are a {type(dataset).__name__} and a "
+                f"{type(collate).__name__}."
+            )
+            raise TypeError(msg)
+        uses_ring = as_memory("memory", memory) == "ring"
+        num_slabs = as_count("depth", depth) + 2
+        self._most_tokens = _optional("max_padded_tokens", max_padded_tokens)
+        most_samples = _optional("max_batch_size", max_batch_size) or self._most_tokens or 0
+        self._bound = collate.bound_to(dataset)
+        self._device = as_device("device", device)
+        self._numbers = 0
+        self._target: DeviceTarget | None = None
+        if (reason := why_not(self._device)) is not None:
+            say_fallback(self._device, reason)
+            return
+        block_bytes = self._bound.native.most_bytes(most_samples, self._most_tokens or 0)
+        self._place = Device(
+            self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0
+        )
+        self._stager = _core.Stager(
+            self._bound.native,
+            self._place.native,
+            num_slabs=num_slabs,
+            most_samples=most_samples,
+            most_tokens=self._most_tokens or 0,
+        )
+        self._target = DeviceTarget(self._bound, self._place)
+
+    def __call__(self, indices: Samples) -> dict[str, Any]:
+        """Return a batch of rows, ready on the calling thread's current stream.
+
+        Parameters
+        ----------
+        indices : sequence of int, or ndarray of int64
+            Rows of the data set; negative ones count from the end.
+
+        Returns
+        -------
+        dict of str to torch.Tensor
+
+        Raises
+        ------
+        IndexError, ValueError
+            If a row is outside the data set, or the batch is larger than the largest one.
+        RuntimeError
+            If the device fails, or a tensor of the ring was kept.
+
+        """
+        if self._target is None:
+            return moved(self._bound.batch(indices), device=self._device, pins_memory=False)
+        made = self._stager.stage(self._numbers, self._bound.native, indices)
+        self._numbers += 1
+        if self._most_tokens is not None:
+            self._check_size(made)
+        batch = self._target.finished(made, lambda: indices)
+        made.count(self._bound.native)
+        return batch
+
+    @contextlib.contextmanager
+    def lease(self, indices: Samples) -> Iterator[dict[str, Any]]:
+        """Lend a batch for a block of code, at whose end its memory may be used again.
+
+        Parameters
+        ----------
+        indices : sequence of int, or ndarray of int64
+            Rows of the data set.
+
+        """
+        yield self(indices)
+        if self._target is not None:
+            self._target.release()
+
+    def _check_size(self, made: _core.DeviceBatch) -> None:
+        padded_tokens = made.padded_tokens(self._bound.native)
+        if padded_tokens > self._most_tokens:
+            msg = (
+                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded tokens, "
+                f"but has {padded_tokens}."
+            )
+            raise ValueError(msg)
+
+    @property
+    def truncated(self) -> dict[str, dict[str, int]]:
+        """Samples and tokens that `max_length` has cut, by key, as the collator counts them."""
+        return self._bound.truncated
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        msg = (
+            "A `DeviceCollator` has memory of a device, and cannot be copied or pickled: make one "
+            "where it is needed, of its data set and collator, which can."
+        )
+        raise TypeError(msg)
+
+
+def _optional(name: str, value: SupportsIndex | None) -> int | None:
+    return None if value is None else as_count(name, value)
