@@ -135,6 +135,9 @@ void def_cuda(py::module_& m) {
       .def_property_readonly(
           "staged_bytes", [](const DeviceBatch& self) { return self.staged.bytes; },
           "Of what travels to the device.")
+      .def_property_readonly(
+          "padded_tokens", [](const DeviceBatch& self) { return self.staged.padded_tokens(); },
+          "Samples times the width of the widest output.")
       .def_readonly("is_early", &DeviceBatch::is_early,
                     "Whether it was submitted before a consumer had it.")
       .def(

@@ -85,6 +85,14 @@ void check_bytes(std::uint64_t bytes) {
 
 }  // namespace
 
+std::uint64_t StagedBatch::padded_tokens() const {
+  std::uint64_t width = 0;
+  for (const Layout::Array& array : layout.arrays) {
+    width = std::max(width, array.width);
+  }
+  return layout.num_samples * width;
+}
+
 Staging::Staging(std::shared_ptr<const Collator> collator) : collator_(std::move(collator)) {
   const std::vector<Output>& outputs = collator_->outputs();
   if (outputs.size() > kMostFields) {

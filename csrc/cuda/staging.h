@@ -18,6 +18,9 @@ struct StagedBatch {
   PadBatch pad{};                 // Of the launch, less the addresses of slab and outputs.
   std::uint64_t table_bytes = 0;  // Of the tables.
   std::uint64_t bytes = 0;        // Of the slab.
+
+  // Samples times the width of the widest output.
+  [[nodiscard]] std::uint64_t padded_tokens() const;
 };
 
 // Packs the rows of batches. Immutable, so that any number of threads can share it.

@@ -150,8 +150,12 @@ class DeviceCollator:
             return moved(self._bound.batch(indices), device=self._device, pins_memory=False)
         made = self._stager.stage(self._numbers, self._bound.native, indices)
         self._numbers += 1
-        if self._most_tokens is not None:
-            self._check_size(made)
+        if self._most_tokens is not None and made.padded_tokens > self._most_tokens:
+            msg = (
+                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded tokens, "
+                f"but has {made.padded_tokens}."
+            )
+            raise ValueError(msg)
         batch = self._target.finished(made, lambda: indices)
         made.count(self._bound.native)
         return batch
@@ -169,15 +173,6 @@ class DeviceCollator:
         yield self(indices)
         if self._target is not None:
             self._target.release()
-
-    def _check_size(self, made: _core.DeviceBatch) -> None:
-        padded_tokens = made.padded_tokens(self._bound.native)
-        if padded_tokens > self._most_tokens:
-            msg = (
-                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded tokens, "
-                f"but has {padded_tokens}."
-            )
-            raise ValueError(msg)
 
     @property
     def truncated(self) -> dict[str, dict[str, int]]:

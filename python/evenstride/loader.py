@@ -79,7 +79,9 @@ class Loader:
         whatever is ready goes to whoever waits, so that no consumer that stands still holds up
         another; targets then get about equally many batches while all keep up.
     pin_memory : bool, default False
-        Make batches in pinned memory, or copy them there if native threads do not make them.
+        Have batches in pinned memory. Where threads are native, they make each in a block of
+        torch's of its own, which is not used again before copies out of it are done, also those of
+        ``.to(device, non_blocking=True)``; else torch copies each tensor when a batch is taken.
         Without a CUDA device nothing happens, with one warning.
     device_memory : {"torch", "ring"}, default "torch"
         Where batches lie that a kernel makes: in memory that torch allocates for each, to which

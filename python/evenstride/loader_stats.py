@@ -24,7 +24,10 @@ class LoaderStats:
         Batches of each bucket.
     memory_slabs, memory_lent, memory_bytes, memory_allocations : int
         Blocks of memory for batches, how many are in use, the bytes of all, and how often memory
-        was allocated. 0 if the threads are Python's.
+        was allocated. 0 if the threads are Python's. For batches that are made on devices, the
+        pinned blocks on their way there.
+    memory_waits : int
+        How often a thread had to wait for a device to read a block.
 
     """
 
@@ -41,6 +44,7 @@ class LoaderStats:
     memory_lent: int = 0
     memory_bytes: int = 0
     memory_allocations: int = 0
+    memory_waits: int = 0
 
     @property
     def batches_per_second(self) -> float:

@@ -94,6 +94,7 @@ def test_blocks_are_of_one_size_and_one_is_asked_for_with_each_batch(plain_block
         next(batches)
         assert len(plain_blocks.sizes) == min(4 + num_taken, len(loader))
     assert next(batches, None) is None
+    assert loader.stats().memory_allocations == 0
     # Ids, mask and row of as many samples, and as many tokens, as a batch has at most.
     plan = loader._sampler.plan
     most_samples = int(np.diff(plan.offsets).max())
@@ -147,6 +148,8 @@ def test_where_no_block_is_at_hand_a_batch_is_made_elsewhere_and_copied(
     assert len({block_of(batch) for batch in pinned}) == len(pinned)
     assert all(plain_blocks.has(tensor) for batch in pinned for tensor in batch.values())
     assert loader.stats().memory_lent == 0
+    assert len(set(plain_blocks.sizes)) == 1
+    assert len(plain_blocks.sizes) <= len(loader) + num_ahead
 
 
 @pytest.mark.parametrize("pause_s", [0, 0.002])
@@ -180,7 +183,8 @@ def test_blocks_that_no_batch_was_made_in_are_let_go(plain_blocks, num_taken, en
         loader.close()
     elif end == "leave":
         batches.close()
-    del batches, loader
+    else:
+        del batches, loader
     assert no_threads()
     assert plain_blocks.num_alive == num_taken
     assert len(kept) == num_taken
@@ -229,6 +233,20 @@ def test_a_batch_without_memory_for_a_block_is_not_lost(plain_blocks, monkeypatc
     assert num_failures > 5
     assert taken == plan_of(loader)
     assert next(batches, None) is None
+
+
+def test_a_block_that_could_not_be_allocated_is_given_later(plain_blocks):
+    loader = loader_of(pin_memory=True, depth=3)
+    batches = iter(loader)
+    for num_taken in range(1, 9):
+        next(batches)
+        plain_blocks.fails = True
+        for _ in range(2):
+            with pytest.raises(MemoryError):
+                next(batches)
+        plain_blocks.fails = False
+        assert len(plain_blocks.sizes) == 4 + num_taken
+    assert loader.stats().memory_allocations == 0
 
 
 def test_lists_of_rows_are_pinned_as_well_each_by_itself(plain_blocks):
@@ -309,11 +327,11 @@ def test_pinning_begins_no_context_on_a_device_that_was_not_asked_for(
 
 def test_a_tensor_changed_in_place_does_not_invalidate_the_others_for_autograd():
     batch = next(iter(loader_of(pin_memory=True)))
-    weights = torch.ones(batch["row"].shape, requires_grad=True)
-    loss = (weights * batch["row"]).sum()  # Keeps the rows for the gradient.
+    weights = torch.ones(200, requires_grad=True)
+    loss = weights[batch["row"]].sum()  # Keeps the rows for the gradient.
     batch["input_ids"][batch["input_ids"] == 0] = -100
     loss.backward()
-    assert torch.equal(weights.grad, batch["row"].float())
+    assert weights.grad.nonzero().flatten().tolist() == sorted(batch["row"].tolist())
 
 
 def test_a_pass_that_began_in_inference_mode_goes_on_outside_of_it():
