@@ -138,14 +138,15 @@ def difference(expected: Mapping[str, Any], made: Mapping[str, Any]) -> str | No
         kinds = [(tensor.dtype, tuple(tensor.shape)) for tensor in (found, wanted)]
         if kinds[0] != kinds[1]:
             return f"{key} is {kinds[0]} instead of {kinds[1]}"
-        differs = _bits(found) != _bits(wanted)
-        if differs.any():
-            at = np.argwhere(differs)[0].tolist()
-            return f"{key} differs in {int(differs.sum())} bytes, first at {at[:-1]}, byte {at[-1]}"
+        bits, wanted_bits = _bits(found), _bits(wanted)
+        if not torch.equal(bits, wanted_bits):
+            at = (bits != wanted_bits).nonzero()
+            cell = np.unravel_index(int(at[0]) // found.element_size(), found.shape)
+            where = [int(axis) for axis in cell]
+            return f"{key} differs in {len(at)} bytes, first in the value at {where}"
     return None
 
 
-def _bits(tensor: torch.Tensor) -> np.ndarray:
-    """Return the bytes of a tensor, those of a value in the last axis."""
-    flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    return flat.reshape(*tensor.shape, tensor.element_size())
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)

@@ -135,10 +135,10 @@ def small_grid(section: Section, output_bytes: int, runs: int) -> None:
     """Time the part of the device that a loader takes, beside the full grid."""
     alone = PadAlone(Shape(KINDS[1], 2_048, 0.8), output_bytes, section.device)
     rates = []
-    for blocks in (0, None):
+    for has_full_grid in (False, True):
         with watch(section.device) as trace:
             for _ in range(runs):
-                alone.run(most_blocks=blocks)
+                alone.run(has_full_grid=has_full_grid)
         seconds = statistics.median(seconds_named(trace, KERNEL, runs))
         rates.append(1e-9 * (alone.read_bytes + alone.written_bytes) / seconds)
     section.note(

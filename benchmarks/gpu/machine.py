@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from evenstride.device_memory import why_not
 
 from evenstride import _core
+from evenstride.device_memory import why_not
 from gpu.section import Section, run_section
 from harness import environment
 
@@ -30,6 +30,10 @@ def run(section: Section) -> None:
             "driver": _driver(),
             "cuda_of_torch": torch.version.cuda,
         }
+        section.note(
+            f"{found['card']}, driver {found['device']['driver']}, torch for {torch.version.cuda}; "
+            f"kernel by nvcc {_core.cuda_compiler}, the rest by {found['compiler']}."
+        )
         reason = why_not(section.device)
         section.check("The kernel serves this device", reason is None, reason or found["card"])
     section.keep("machine", found)

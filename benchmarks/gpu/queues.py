@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evenstride import _core
+from evenstride.device_memory import index_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,8 +43,7 @@ class Queues:
                 first,
                 *(torch.cuda.Stream(device, priority=-(n % 2)) for n in range(number - 1)),
             ]
-            index = torch.cuda.current_device() if device.index is None else device.index
-            handle = _core.Destination(index).stream
+            handle = _core.device_stream(index_of(device))
             self.lane: Any = torch.cuda.ExternalStream(handle, device=device)
             self._cycles_per_ms = cycles_per_ms(device)
         else:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 60
 MOST_WIDTH = 118
+MOST_ROWS = 9
 
 
 @dataclass
@@ -64,24 +65,26 @@ class Report:
     def lines(self) -> list[str]:
         """Return the short table: failures, requirements, and as much of the rest as fits."""
         checks = self.all_of("checks")
-        last = [*_table(self.requirements()), ""]
+        last = ["", *_table(self.requirements()), ""]
         last += [f"FAILED: {one['claim']}: {one['detail']}" for one in self.failures[:8]]
         last.append(f"{len(checks) - len(self.failures)} of {len(checks)} checks passed.")
-        first = [f"checked: {one['claim']}: {one['detail']}" for one in checks if one["passed"]]
-        first += [f"note: {note}" for note in self.all_of("notes")]
+        first: list[str] = []
         for table in self.all_of("tables"):
-            first += ["", *_table(table)]
-        room = MOST_LINES - len(last) - 1
+            first += [*_table(table, MOST_ROWS), ""]
+        first += [f"note: {note}" for note in self.all_of("notes")]
+        room = MOST_LINES - len(last)
         if len(first) > room:
             first = [*first[: room - 1], f"... and {len(first) - room + 1} lines in the file"]
-        return [line[:MOST_WIDTH] for line in (*first, "", *last)]
+        return [line[:MOST_WIDTH] for line in (*first, *last)]
 
 
-def _table(table: dict[str, Any]) -> list[str]:
+def _table(table: dict[str, Any], most_rows: int | None = None) -> list[str]:
     cells = [table["head"], *table["rows"]]
     widths = [max(len(line[column]) for line in cells) for column in range(len(table["head"]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
+    if most_rows is not None and len(lines) > most_rows + 1:
+        lines[most_rows + 1 :] = [f"... and {len(lines) - most_rows - 1} rows in the file"]
     return [f"{table['title']}:", *lines]

@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -117,8 +117,10 @@ def run_section(run: Callable[[Section], None], description: str | None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     section = Section(parser.parse_args())
     if not section.is_cuda:
-        # A dry run goes the way over the host, and knows it.
-        warnings.filterwarnings("ignore", message="Batches for cpu are collated on the host")
+        torch.set_num_threads(1)  # Sections of a dry run are many at once.
+    # A dry run goes the way over the host, and knows it; others would check nothing there.
+    action: Literal["error", "ignore"] = "error" if section.is_cuda else "ignore"
+    warnings.filterwarnings(action, message="Batches for .* are collated on the host")
     with section.attempt("the section"):
         run(section)
         section.keep("ended", value=True)

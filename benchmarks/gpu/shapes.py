@@ -11,6 +11,8 @@ from torch.profiler import record_function
 
 import evenstride as es
 from evenstride import _core
+from evenstride.device_target import Device, DeviceTarget
+from gpu.section import synchronize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,33 +104,29 @@ class PadAlone:
         self._bound = self.collate.bound_to(self.dataset)
         if device.type != "cuda":
             return
-        index = torch.cuda.current_device() if device.index is None else device.index
-        self._destination = _core.Destination(index)
+        self._place = Device(device, 1)
+        self._target = DeviceTarget(self._bound, self._place)
         self._stager = _core.Stager(
             self._bound.native,
-            self._destination,
+            self._place.native,
             num_slabs=2,
             most_samples=num_rows,
             most_tokens=num_rows * width,
         )
-        self.full_grid = 8 * self._destination.num_multiprocessors
 
-    def run(self, *, most_blocks: int | None = None) -> Mapping[str, Any]:
+    def run(self, *, has_full_grid: bool = True) -> Mapping[str, Any]:
         """Stage the batch, pad it on the device, and wait; return the outputs."""
         if self.device.type != "cuda":
             with record_function(KERNEL):
                 return self.collate(self.dataset.__getitems__(self.rows))
+        native, supply = self._place.native, self._place.supply
         made = self._stager.stage(0, self._bound.native, self.rows)
-        block = torch.empty(made.bytes, dtype=torch.uint8, device=self.device)
-        torch.cuda.synchronize(self.device)  # The lane may have the block at once.
-        self._destination.give(block.data_ptr(), block.numel(), block)
-        blocks = self.full_grid if most_blocks is None else most_blocks
-        assert self._destination.submit(made, most_blocks=blocks)
-        stream = torch.cuda.current_stream(self.device)
-        self._destination.hand_over(made, stream.cuda_stream)
-        torch.cuda.synchronize(self.device)
-        arrays = made.arrays(self._bound.native)
-        return self._bound.views(block, arrays, lambda: self.rows, self.device)
+        supply.give(made.num_bytes)
+        full = 8 * native.num_multiprocessors
+        assert native.submit(made, most_blocks=full if has_full_grid else 0)
+        batch = self._target.finished(made, lambda: self.rows)
+        synchronize(self.device)
+        return batch
 
     def check(self) -> None:
         """Assert that some rows are the host's."""

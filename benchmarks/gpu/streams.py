@@ -20,7 +20,7 @@ def run(section: Section) -> None:
     corpus = Corpus(section.device)
     queues = Queues(section.device, NUM_STREAMS, seed=0)
     # Six uses and four faults share eight tenths of it.
-    seconds = min(section.seconds_left, 5) if section.quick else section.seconds_left
+    seconds = min(section.seconds_left, 3) if section.quick else section.seconds_left
     for memory in ("torch", "ring"):
         uses_ring = memory == "ring"
         with section.attempt(f"DeviceCollator(memory={memory!r}) under random streams"):

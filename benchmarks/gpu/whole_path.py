@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from evenstride.cuda import DeviceCollator
 
 import evenstride as es
+from evenstride import _core
+from evenstride.cuda import DeviceCollator
+from evenstride.device_target import Device
 from gpu.contenders import Contender, Data, contenders, core_seconds
 from gpu.section import Section, run_section, synchronize
 from gpu.trace import watch
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 HOST_US = 15.0
 STEP_S = 2e-3
 """What a step of the load takes, about."""
-HEAD = ["way", "batches/s", "host us a batch", "core-s / 1000", "PCIe kB a batch"]
-BESIDE = ["way", "next: p50 us", "p99 us", "the load beside it"]
+HEAD = ["way", "batches/s", "host us", "core-s/1000", "PCIe kB", "p50 us", "p99 us", "load"]
+"""Of batches flat out; then, beside a load, what ``next`` waits and how the load's time changes."""
 
 
 def run(section: Section) -> None:
@@ -38,7 +40,7 @@ def run(section: Section) -> None:
         check(found, 3)
     load = Load(section.device)
     alone_s = load.seconds(lambda: None, steps(section))
-    rows, beside = [], []
+    rows = []
     for contender in found:
         is_ours = contender.name.startswith("Loader(device)")
         if section.is_cuda and section.seconds_left < 8:
@@ -47,14 +49,14 @@ def run(section: Section) -> None:
         with section.attempt(contender.name, must=is_ours):
             contender.open()
             try:
-                rows.append(flat_out(section, contender))
-                beside.append(beside_load(section, contender, load, alone_s, is_ours=is_ours))
+                numbers = flat_out(section, contender)
+                numbers += beside_load(section, contender, load, alone_s)
+                rows.append([contender.name, *numbers])
             finally:
                 contender.close()
-    section.table("Whole path, flat out: `data/` batches, uint16 to int64 ids and mask", HEAD, rows)
-    section.table(
-        f"Beside a busy device: steps of {1e3 * alone_s / steps(section):.2f} ms", BESIDE, beside
-    )
+    step_ms = 1e3 * alone_s / steps(section)
+    title = f"Whole path, batches of data/, flat out and beside a load of {step_ms:.2f} ms a step"
+    section.table(title, HEAD, rows)
 
 
 def steps(section: Section) -> int:
@@ -82,7 +84,7 @@ def check(found: Sequence[Contender], number: int) -> None:
 def cost_of_a_call(section: Section, data: Data) -> None:
     """Time the host in a call of DeviceCollator, and how much of that is staging."""
     plan = es.plan_epoch(data.lengths, token_budget=49_152, max_batch_size=64, buckets=6)
-    planned = [plan[i] for i in range(min(len(plan), 400))]
+    planned = [plan[i].astype(np.int64) for i in range(min(len(plan), 400))]
     samples = max(map(len, planned))
     shortest = np.ones(len(data.lengths), np.int64)
     offsets = np.concatenate([[0], shortest.cumsum()])
@@ -97,9 +99,16 @@ def cost_of_a_call(section: Section, data: Data) -> None:
             max_batch_size=samples,
             depth=16,
         )
-        calls[name] = [
-            host_us(partial(collator, rows), section) for rows in (*planned[:50], *planned)
-        ][50:]
+        for rows in planned[:50]:
+            collator(rows)
+        before = slabs_of(collator)
+        calls[name] = [host_us(partial(collator, rows), section) for rows in planned]
+        grown = {key: number - before[key] for key, number in slabs_of(collator).items()}
+        section.keep(f"slabs after warm-up, {name}", grown)
+        if section.is_cuda:
+            for what in ("allocations", "waits"):
+                text = f"{what} of pinned slabs in {len(planned)} calls, {name}"
+                section.require(text, grown[what], 0, "")
         calls[f"{name}, staging"] = staging_us(section, dataset, data, planned, samples)
     median = {name: statistics.median(each) for name, each in calls.items() if each}
     section.keep("host microseconds of a call", median)
@@ -112,6 +121,12 @@ def cost_of_a_call(section: Section, data: Data) -> None:
         staging = median["data/ batches, staging"]
         section.require("host us a batch, staging left out", whole - staging, HOST_US, "us")
     section.require("host us a batch, with hardly a byte to gather", bare, HOST_US, "us")
+
+
+def slabs_of(collator: DeviceCollator) -> dict[str, int]:
+    """Return the counts of a collator's pinned memory; none in a dry run."""
+    stager = getattr(collator, "_stager", None)
+    return {} if stager is None else stager.slabs
 
 
 def host_us(call: Callable[[], Any], section: Section) -> float:
@@ -130,13 +145,10 @@ def staging_us(
     """Return the host's time of staging alone, batch by batch."""
     if not section.is_cuda:
         return []
-    from evenstride import _core  # noqa: PLC0415 - Only where there is a device.
-
     native = data.collate.bound_to(dataset).native
-    index = torch.cuda.current_device() if section.device.index is None else section.device.index
     stager = _core.Stager(
         native,
-        _core.Destination(index),
+        Device(section.device, 1).native,
         num_slabs=2,
         most_samples=samples,
         most_tokens=49_152,
@@ -161,31 +173,29 @@ def allocations(section: Section, data: Data) -> None:
             most = len(loader) // 2
             for _ in range(min(most, 100)):
                 next(batches)
-            before = counts(section)
+            before = counts(section, loader)
             for _ in range(min(most, 400)):
                 next(batches)
-            grown = {name: now - before[name] for name, now in counts(section).items()}
+            grown = {name: now - before[name] for name, now in counts(section, loader).items()}
             section.keep(f"allocations after warm-up, {memory}", grown)
-            if section.is_cuda:
-                section.require(
-                    f"allocations by the driver after warm-up, memory={memory!r}",
-                    float(sum(abs(count) for count in grown.values())),
-                    0,
-                    "",
-                )
-            else:
-                assert not grown
+            section.require(
+                f"allocations by the driver after warm-up, memory={memory!r}",
+                float(sum(map(abs, grown.values()))),
+                0,
+                "",
+            )
 
 
-def counts(section: Section) -> dict[str, int]:
-    """Return what only an allocation by the driver changes."""
-    if not section.is_cuda:
-        return {}
-    stats = torch.cuda.memory_stats(section.device)
-    names = ("num_device_alloc", "num_device_free", "num_alloc_retries", "num_sync_all_streams")
-    found = {name: int(stats[name]) for name in names if name in stats}
-    found["segments"] = int(stats.get("segment.all.current", 0))
-    found["free bytes"] = torch.cuda.mem_get_info(section.device)[0]
+def counts(section: Section, loader: es.Loader) -> dict[str, int]:
+    """Return what only an allocation changes: of pinned memory, or by the driver."""
+    # Where batches are tensors of the host, it is those.
+    found = {"pinned": loader.stats().memory_allocations}
+    if section.is_cuda:
+        stats = torch.cuda.memory_stats(section.device)
+        names = ("num_device_alloc", "num_device_free", "num_alloc_retries", "num_sync_all_streams")
+        found |= {name: int(stats[name]) for name in names if name in stats}
+        found["segments"] = int(stats.get("segment.all.current", 0))
+        found["free bytes"] = torch.cuda.mem_get_info(section.device)[0]
     return found
 
 
@@ -218,7 +228,6 @@ def flat_out(section: Section, contender: Contender) -> list[str]:
         {"batches": taken, "seconds": seconds, "core_seconds": cores, "bytes": sent},
     )
     return [
-        contender.name,
         f"{taken / seconds:.0f}",
         f"{1e6 * inside / taken:.0f}",
         f"{1e3 * cores / taken:.3f}",
@@ -267,9 +276,7 @@ class Load:
         return time.perf_counter() - begin
 
 
-def beside_load(
-    section: Section, contender: Contender, load: Load, alone_s: float, *, is_ours: bool
-) -> list[str]:
+def beside_load(section: Section, contender: Contender, load: Load, alone_s: float) -> list[str]:
     """Take a batch before each step of a load: how long that waits, and how long the load takes."""
     waits: list[float] = []
 
@@ -284,9 +291,9 @@ def beside_load(
     seconds = load.seconds(take, number)
     slower = seconds / alone_s - 1
     p50, p99 = (1e6 * float(np.quantile(waits[5:], q)) for q in (0.5, 0.99))
-    numbers = {"p50_us": p50, "p99_us": p99, "slower": slower, "is_ours": is_ours}
+    numbers = {"p50_us": p50, "p99_us": p99, "slower": slower}
     section.keep(f"beside a load: {contender.name}", numbers)
-    return [contender.name, f"{p50:.0f}", f"{p99:.0f}", f"{slower:+.1%}"]
+    return [f"{p50:.0f}", f"{p99:.0f}", f"{slower:+.1%}"]
 
 
 if __name__ == "__main__":

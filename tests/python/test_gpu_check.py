@@ -120,9 +120,14 @@ def test_what_failed_stands_last_in_the_table(on_path):
     report = Report()
     checks = [{"claim": f"claim {n}", "passed": n != 3, "detail": "why"} for n in range(100)]
     missed = {"what": "GB/s", "value": 1.0, "reach": 2.0, "bound": "at least", "unit": "", "met": 0}
-    report.add("one", {"checks": checks, "requirements": [missed]})
+    table = {"title": "Speeds", "head": ["shape"], "rows": [[f"shape {n}"] for n in range(20)]}
+    results = {"checks": checks, "requirements": [missed], "tables": [table]}
+    report.add("one", results | {"notes": [f"note {n}" for n in range(100)]})
     lines = report.lines()
     assert len(lines) == 60
+    assert lines[:2] + lines[10:13] == [
+        *("Speeds:", "shape", "shape 8", "... and 11 rows in the file", ""),
+    ]
     assert lines[-2:] == ["FAILED: claim 3: why", "99 of 100 checks passed."]
     assert "GB/s      1         at least 2  missed" in lines
 
