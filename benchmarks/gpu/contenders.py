@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections import deque
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -90,6 +91,10 @@ class Contender:
         """Yield the next batches."""
         assert self._batches is not None
         return islice(self._batches, number)
+
+    def skip(self, number: int) -> None:
+        """Take so many batches, and keep none: the memory of a ring goes round."""
+        deque(self.take(number), maxlen=0)
 
     def close(self) -> None:
         """End its threads and processes."""
