@@ -63,8 +63,8 @@ def read_finding(tool: str, output: str) -> Finding:
         if refusal in output:
             return Finding(tool, None, f"{NAME} cannot look into this device: {refusal}.")
     if summary is None:
-        last = next((line for line in reversed(said) if line), "it said nothing")
-        return Finding(tool, None, f"{NAME} came to no summary: {last[:200]}")
+        why = next((line for line in said if "Error" in line), "it said nothing of an error")
+        return Finding(tool, None, f"{NAME} came to no summary: {why[:200]}")
     errors = int(summary[1])
     detail = next((line for line in said if line and NAME.upper() not in line), "")
     return Finding(tool, errors, detail if errors else summary[0])

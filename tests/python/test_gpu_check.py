@@ -84,6 +84,48 @@ def test_a_page_without_results_says_that_devices_are_not_measured(on_path):
     assert tables.device_tables([]) == "Figures of devices are not yet measured."
 
 
+# ---- batches that are wrong ----
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        ({"x": [[1, 2], [3, 4]]}, None),
+        ({"x": [[1, 2], [3, 4 + 2**40]]}, "x differs in 1 bytes, first in the value at [1, 1]"),
+        ({"y": [[1, 2], [3, 4]]}, "keys ['y'] instead of ['x']"),
+        ({"x": [[1], [3]]}, "x is (torch.int64, (2, 1)) instead of (torch.int64, (2, 2))"),
+    ],
+)
+def test_vectors_find_one_bit(on_path, made, found):
+    from gpu.cases import difference  # noqa: PLC0415
+
+    expected = {"x": torch.tensor([[1, 2], [3, 4]])}
+    assert difference(expected, {key: torch.tensor(rows) for key, rows in made.items()}) == found
+
+
+def test_nan_of_other_bits_is_another_value(on_path):
+    from gpu.cases import difference  # noqa: PLC0415
+
+    bits = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
+    assert difference({"x": bits[:1]}, {"x": bits[:1].clone()}) is None
+    assert difference({"x": bits[:1]}, {"x": bits[1:]}) is not None
+
+
+def test_torture_counts_each_wrong_value_of_every_use(on_path):
+    from gpu.queues import Queues  # noqa: PLC0415
+    from gpu.torture import Corpus, Torture  # noqa: PLC0415
+
+    queues, corpus = Queues(torch.device("cpu"), 3, seed=0), Corpus(torch.device("cpu"))
+    torture = Torture(queues, corpus, uses_ring=False)
+    batch = {key: value.clone() for key, value in corpus.expected[5].items()}
+    batch["labels"][0, 0] += 1
+    for _ in range(20):
+        torture.step(lambda: batch, 5)
+    torture.finish()
+    assert torture.batches == 20
+    assert torture.wrong_values == torture.uses >= 20
+
+
 # ---- a section that goes wrong ----
 
 
