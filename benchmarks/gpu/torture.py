@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from evenstride.cuda import DeviceCollator
 
 import evenstride as es
+from evenstride.cuda import DeviceCollator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

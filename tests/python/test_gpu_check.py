@@ -118,12 +118,13 @@ def test_torture_counts_each_wrong_value_of_every_use(on_path):
     queues, corpus = Queues(torch.device("cpu"), 3, seed=0), Corpus(torch.device("cpu"))
     torture = Torture(queues, corpus, uses_ring=False)
     batch = {key: value.clone() for key, value in corpus.expected[5].items()}
-    batch["labels"][0, 0] += 1
+    batch["labels"][0, :2] += 1
     for _ in range(20):
         torture.step(lambda: batch, 5)
     torture.finish()
     assert torture.batches == 20
-    assert torture.wrong_values == torture.uses >= 20
+    assert torture.uses >= 20
+    assert torture.wrong_values == 2 * torture.uses
 
 
 # ---- a section that goes wrong ----
