@@ -1,5 +1,5 @@
-# Compiles the kernel and embeds it. CUDA is no language of the project: nvcc is called as a program,
-# its result is an array, and nothing is linked.
+# Compiles the kernel and embeds it. CUDA is no language of the project: nvcc is called as a
+# program, its result is an array, and nothing is linked.
 
 set(EVENSTRIDE_CUDA AUTO CACHE STRING "Embed the CUDA kernel: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE EVENSTRIDE_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -74,10 +74,10 @@ function(evenstride_find_nvcc source)
   set(codes "${codes}" PARENT_SCOPE)
 endfunction()
 
-# Embeds the kernel in `target`, whose `file` includes cuda/pad_kernel.inc if EVENSTRIDE_NVCC_VERSION
-# is defined; or says in one line why not.
+# Embeds the kernel in `target`, whose `file` includes cuda/pad_kernel.inc if it finds
+# EVENSTRIDE_NVCC_VERSION defined; or says in one line why not.
 function(evenstride_embed_kernel target file)
-  set(EVENSTRIDE_NO_KERNEL "EVENSTRIDE_CUDA is OFF" CACHE INTERNAL "Why there is no kernel, or empty")
+  set(EVENSTRIDE_NO_KERNEL "EVENSTRIDE_CUDA is OFF" CACHE INTERNAL "Why there is no kernel")
   if(EVENSTRIDE_CUDA STREQUAL "OFF")
     return()
   endif()

@@ -140,12 +140,6 @@ void def_cuda(py::module_& m) {
           "Samples times the width of the widest output.")
       .def_readonly("is_early", &DeviceBatch::is_early,
                     "Whether it was submitted before a consumer had it.")
-      .def(
-          "is_submitted_to",
-          [](const DeviceBatch& self, const Destination& destination) {
-            return self.destination == &destination;
-          },
-          py::arg("destination"), "Return whether it was submitted there.")
       .def_property_readonly("owner", &owner, "Who owns the memory that was given for its outputs.")
       .def(
           "places",
@@ -172,6 +166,12 @@ void def_cuda(py::module_& m) {
           "num_multiprocessors",
           [](const Destination& self) { return self.lane().num_multiprocessors(); },
           "Of the device.")
+      .def(
+          "has",
+          [](const Destination& self, const DeviceBatch& batch) {
+            return batch.destination == &self;
+          },
+          py::arg("batch"), "Return whether a batch was submitted here.")
       .def(
           "submit", &Destination::submit, py::call_guard<Unlocked>(), py::arg("batch"),
           py::kw_only(), py::arg("most_blocks") = 0,

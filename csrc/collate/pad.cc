@@ -88,7 +88,7 @@ Pad pad_positions_of(DType to) {
 
 // Flattened, for only what is inlined is compiled for the instruction set of a clone.
 [[gnu::flatten]] EVENSTRIDE_CLONES void pad_row(Pad how, const PadRow& row) {
-  with_types<ValuesOf>(how, [&]<class Source, class Out>() { pad<Source, Out>(row); });
+  with_types<ValuesOf>(how, [&]<class Source, class Out> { pad<Source, Out>(row); });
 }
 
 [[gnu::flatten]] EVENSTRIDE_CLONES std::uint64_t first_misfit(const std::byte* values,

@@ -1,5 +1,5 @@
-// The body that pads: plain functions of numbers and addresses, which a host and a device can
-// share.
+// How rows are padded: plain functions of numbers and addresses, which a host and a device share,
+// and the loop of a host.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,6 @@
 #define EVENSTRIDE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
 #define EVENSTRIDE_HOST_DEVICE inline
-#endif
-
-// Before a loop that takes a device a few rounds, and is not worth the code of many at once.
-#ifdef __CUDA_ARCH__
-#define EVENSTRIDE_FEW_ROUNDS _Pragma("unroll 1")
-#else
-#define EVENSTRIDE_FEW_ROUNDS
 #endif
 
 namespace evenstride {

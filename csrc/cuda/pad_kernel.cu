@@ -10,6 +10,8 @@ constexpr std::uint32_t kWarp = 32;
 
 }  // namespace
 
+// With room for 64 registers: left to themselves, compilers aim at more warps than so few blocks
+// have, and spill.
 extern "C" __global__ void __launch_bounds__(256, 4)
     evenstride_pad(const __grid_constant__ evenstride::PadBatch batch) {
   const evenstride::PadGroup& group = batch.groups[blockIdx.y];

@@ -17,6 +17,13 @@
 #include "collate/pad.h"
 #include "cuda/pad_batch.h"
 
+// Before a loop that takes a device a few rounds, and is not worth the code of many at once.
+#ifdef __CUDA_ARCH__
+#define EVENSTRIDE_FEW_ROUNDS _Pragma("unroll 1")
+#else
+#define EVENSTRIDE_FEW_ROUNDS
+#endif
+
 namespace evenstride {
 
 inline constexpr std::uint32_t kTileValues = 512;
@@ -50,7 +57,7 @@ struct alignas(kStoreBytes) Stored {
   Out values[kValues];
 };
 
-// The places [shown, end) of a row have its values, all others padding.
+// The places [begin, end) of a row show its values, all others padding.
 struct Shown {
   EVENSTRIDE_HOST_DEVICE explicit Shown(const PadRow& row)
       : first(row.pads_left ? row.width - row.length : 0),
@@ -70,13 +77,15 @@ struct Shown {
   std::uint32_t end;
 };
 
-// What one store needs of a source that computes its values: nothing from memory.
+// What the values of one store are made of. Of a source that computes them: nothing in memory.
 template <class Source, class Out>
-struct Fetched {
+struct Inputs {
   static constexpr std::uint32_t kBytes = 0;
 
+  // Loads what the places from `place` on need, as far as they are shown.
   EVENSTRIDE_HOST_DEVICE void fetch(const PadRow& /*row*/, const Shown& /*shown*/,
                                     std::uint32_t /*place*/) {}
+  // Returns the value of place number k of the store, where the first is value i of the row.
   [[nodiscard]] EVENSTRIDE_HOST_DEVICE Out value(std::uint32_t k, std::uint32_t i) const {
     return static_cast<Out>(Source::at(nullptr, i + k));
   }
@@ -87,7 +96,7 @@ struct Fetched {
 // of kStagingAlignment bytes at a time. What was loaded stays whole until it is stored: values that
 // are taken apart at once make each load wait for the one before.
 template <class Wire, class Out>
-struct Fetched<StagedValuesOf<Wire>, Out> {
+struct Inputs<StagedValuesOf<Wire>, Out> {
   static constexpr std::uint32_t kValues = Stored<Out>::kValues;
   static constexpr std::uint32_t kBytes = kValues * sizeof(Wire);
   static constexpr std::uint32_t kLoadBytes =
@@ -130,27 +139,27 @@ struct Fetched<StagedValuesOf<Wire>, Out> {
 template <class Source, class Out, std::uint32_t kLanes, class Store>
 EVENSTRIDE_HOST_DEVICE void pad_stores(const PadRow& row, const Shown& shown, std::uint32_t begin,
                                        std::uint32_t end, std::uint32_t lane) {
-  using Needed = Fetched<Source, Out>;
+  using StoreInputs = Inputs<Source, Out>;
   constexpr std::uint32_t kValues = Stored<Out>::kValues;
   constexpr std::uint32_t kStep = kLanes * kValues;
-  // Loads are under way together, as far as registers go, for memory is far away.
+  // Several loads are under way at once, for memory is far away: as many as registers allow.
   constexpr std::uint32_t kRounds = kTileValues / kStep;
-  constexpr std::uint32_t kMostAtOnce = Needed::kBytes <= 16 ? 4 : 1;
+  constexpr std::uint32_t kMostAtOnce = StoreInputs::kBytes <= 16 ? 4 : 1;
   constexpr std::uint32_t kAtOnce = kRounds < kMostAtOnce ? kRounds : kMostAtOnce;
   auto* const out = reinterpret_cast<Out*>(row.out);
   Shown shown_here = shown;
   shown_here.end = shown.end < end ? shown.end : end;
   EVENSTRIDE_FEW_ROUNDS
   for (std::uint32_t place = begin + lane * kValues; place < end; place += kAtOnce * kStep) {
-    Needed needed[kAtOnce];
+    StoreInputs inputs[kAtOnce];
     for (std::uint32_t r = 0; r < kAtOnce; ++r) {
-      needed[r].fetch(row, shown_here, place + r * kStep);
+      inputs[r].fetch(row, shown_here, place + r * kStep);
     }
     for (std::uint32_t r = 0; r < kAtOnce; ++r) {
       const std::uint32_t at = place + r * kStep;
       Stored<Out> stored;
       for (std::uint32_t k = 0; k < kValues; ++k) {
-        stored.values[k] = shown.has(at + k) ? needed[r].value(k, at - shown.first)
+        stored.values[k] = shown.has(at + k) ? inputs[r].value(k, at - shown.first)
                                              : static_cast<Out>(row.padding);
       }
       if (at < end) {

@@ -13,17 +13,25 @@ __all__: list[str] = [
     "Collator",
     "Column",
     "Delivery",
+    "Destination",
+    "DeviceBatch",
+    "DeviceWorkers",
     "GivenBlocks",
     "MadeBatch",
     "PlanStatistics",
     "Planner",
     "Settlement",
+    "Stager",
     "Workers",
     "available_processors",
     "batch_lists",
     "batch_tokens",
     "compiler",
+    "cuda_compiler",
+    "device_stream",
+    "driver_error",
     "fingerprint",
+    "kernel_error",
     "optimal_edges",
     "plan_statistics",
 ]
@@ -134,29 +142,6 @@ class Collator:
         Samples and tokens that max_length has cut, by key.
         """
 
-class GivenBlocks:
-    """
-    Memory that is given for batches.
-    """
-    def __init__(self) -> None: ...
-    def __len__(self) -> int:
-        """
-        Return how many blocks wait for a batch.
-        """
-    def close(self) -> None:
-        """
-        Let go of all blocks. Not in a process that was forked since.
-        """
-    def put(
-        self,
-        owner: typing.Any,
-        address: typing.SupportsInt | typing.SupportsIndex,
-        capacity: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None:
-        """
-        Give a block at a multiple of 64 bytes, which lives as long as its owner.
-        """
-
 class Delivery:
     """
     The queues of one pass.
@@ -221,6 +206,29 @@ class Delivery:
     def waits(self) -> tuple[float, float]:
         """
         Return the seconds that producers and consumers have waited.
+        """
+
+class GivenBlocks:
+    """
+    Memory that is given for batches.
+    """
+    def __init__(self) -> None: ...
+    def __len__(self) -> int:
+        """
+        Return how many blocks wait for a batch.
+        """
+    def close(self) -> None:
+        """
+        Let go of all blocks. Not in a process that was forked since.
+        """
+    def put(
+        self,
+        owner: typing.Any,
+        address: typing.SupportsInt | typing.SupportsIndex,
+        capacity: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Give a block at a multiple of 64 bytes, which lives as long as its owner.
         """
 
 class MadeBatch:
@@ -441,6 +449,163 @@ class PlanStatistics:
     @property
     def worst_rank_imbalance(self) -> float: ...
 
+class DeviceBatch:
+    """
+    A batch on its way to a device.
+    """
+    def capsules(
+        self,
+        collator: Collator,
+        device_type: typing.SupportsInt | typing.SupportsIndex,
+        device_id: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple[typing_extensions.CapsuleType, ...]:
+        """
+        Return one DLPack capsule for each output.
+        """
+    def count(self, collator: Collator) -> None:
+        """
+        Count what was cut in it.
+        """
+    def places(self, collator: Collator) -> list[tuple[int, list[int], list[int]]]:
+        """
+        Return place, shape and strides of each output, in values.
+        """
+    @property
+    def is_early(self) -> bool:
+        """
+        Whether it was submitted before a consumer had it.
+        """
+    @property
+    def num_bytes(self) -> int:
+        """
+        Of all outputs.
+        """
+    @property
+    def owner(self) -> typing.Any:
+        """
+        Who owns the memory that was given for its outputs.
+        """
+    @property
+    def padded_tokens(self) -> int:
+        """
+        Samples times the width of the widest output.
+        """
+    @property
+    def staged_bytes(self) -> int:
+        """
+        Of what travels to the device.
+        """
+
+class Destination:
+    """
+    The memory of one device for batches, and the way there.
+    """
+    @typing.overload
+    def __init__(
+        self, ordinal: typing.SupportsInt | typing.SupportsIndex, given: GivenBlocks
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        ordinal: typing.SupportsInt | typing.SupportsIndex,
+        *,
+        num_blocks: typing.SupportsInt | typing.SupportsIndex,
+        block_bytes: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def hand_over(
+        self, batch: DeviceBatch, stream: typing.SupportsInt | typing.SupportsIndex
+    ) -> None:
+        """
+        Let a stream wait for a batch that was submitted.
+        """
+    def has(self, batch: DeviceBatch) -> bool:
+        """
+        Return whether a batch was submitted here.
+        """
+    def release(
+        self,
+        batch: DeviceBatch,
+        streams: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None:
+        """
+        End the lease of a batch's memory after what these streams have been given.
+        """
+    def submit(
+        self, batch: DeviceBatch, *, most_blocks: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> bool:
+        """
+        Submit a batch; return False if there is no memory for it. It takes a small part of the device, or up to most_blocks blocks.
+        """
+    @property
+    def num_multiprocessors(self) -> int:
+        """
+        Of the device.
+        """
+
+class Stager:
+    """
+    Stages batches in pinned memory.
+    """
+    def __init__(
+        self,
+        collator: Collator,
+        destination: Destination,
+        *,
+        num_slabs: typing.SupportsInt | typing.SupportsIndex,
+        most_samples: typing.SupportsInt | typing.SupportsIndex,
+        most_tokens: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def stage(
+        self,
+        number: typing.SupportsInt | typing.SupportsIndex,
+        collator: Collator,
+        samples: typing.Any,
+    ) -> DeviceBatch:
+        """
+        Stage a batch of samples.
+        """
+    @property
+    def slabs(self) -> dict[str, int]:
+        """
+        Slabs, how many are lent, the bytes of all, allocations and waits.
+        """
+
+class DeviceWorkers:
+    """
+    Threads that stage the batches of a plan.
+    """
+    def __init__(
+        self,
+        stager: Stager,
+        indices: numpy.ndarray,
+        offsets: numpy.ndarray,
+        delivery: Delivery,
+        destinations: collections.abc.Sequence[Destination],
+        *,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        stride: typing.SupportsInt | typing.SupportsIndex,
+        num_threads: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def close(self) -> None:
+        """
+        End the threads, and keep no memory. Not in a process that was forked since.
+        """
+    def put_back(
+        self,
+        target: typing.SupportsInt | typing.SupportsIndex,
+        batch: typing.SupportsInt | typing.SupportsIndex,
+        made: DeviceBatch,
+    ) -> None:
+        """
+        Undo a take.
+        """
+    def take(
+        self, target: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[int, DeviceBatch] | None:
+        """
+        Wait for a batch; return its number and the batch, or None at the end.
+        """
+
 def available_processors() -> int:
     """
     Return how many processors this process may run on.
@@ -468,11 +633,26 @@ def batch_tokens(
     Return the real tokens of each batch.
     """
 
+def device_stream(ordinal: typing.SupportsInt | typing.SupportsIndex) -> int:
+    """
+    Return the handle of the stream of a device that batches are submitted on.
+    """
+
+def driver_error() -> str | None:
+    """
+    Return why there is no driver that has a device; None if there is.
+    """
+
 def fingerprint(
     lengths: numpy.ndarray, *, num_threads: typing.SupportsInt | typing.SupportsIndex
 ) -> int:
     """
     Return a hash of the lengths and their order, whatever their dtype.
+    """
+
+def kernel_error(ordinal: typing.SupportsInt | typing.SupportsIndex) -> str | None:
+    """
+    Return why the kernel cannot run on a device; None if it can.
     """
 
 def optimal_edges(
@@ -507,3 +687,4 @@ def plan_statistics(
 
 __version__: str
 compiler: str
+cuda_compiler: str

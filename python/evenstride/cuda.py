@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-import torch
-
 from evenstride import _core
-from evenstride.collate import PadCollator
-from evenstride.dataset import RaggedDataset
 from evenstride.device_memory import as_device, say_fallback, why_not
 from evenstride.device_target import Device, DeviceTarget, as_memory
 from evenstride.loader_moving import moved
@@ -19,7 +15,11 @@ from evenstride.producers import is_native
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
     from evenstride.bound import Samples
+    from evenstride.collate import PadCollator
+    from evenstride.dataset import RaggedDataset
 
 __all__ = ["DeviceCollator", "is_built"]
 
@@ -75,6 +75,7 @@ class DeviceCollator:
 
     Examples
     --------
+    >>> import torch
     >>> import evenstride as es
     >>> from evenstride.cuda import DeviceCollator
     >>> ds = es.RaggedDataset.from_lists([[5, 6, 7], [8]])
@@ -114,9 +115,7 @@ class DeviceCollator:
             say_fallback(self._device, reason)
             return
         block_bytes = self._bound.native.most_bytes(most_samples, self._most_tokens or 0)
-        self._place = Device(
-            self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0
-        )
+        self._place = Device(self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0)
         self._stager = _core.Stager(
             self._bound.native,
             self._place.native,
@@ -147,13 +146,16 @@ class DeviceCollator:
 
         """
         if self._target is None:
-            return moved(self._bound.batch(indices), device=self._device, pins_memory=False)
+            batch: dict[str, Any] = moved(
+                self._bound.batch(indices), device=self._device, pins_memory=False
+            )
+            return batch
         made = self._stager.stage(self._numbers, self._bound.native, indices)
         self._numbers += 1
         if self._most_tokens is not None and made.padded_tokens > self._most_tokens:
             msg = (
-                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded tokens, "
-                f"but has {made.padded_tokens}."
+                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded "
+                f"tokens, but has {made.padded_tokens}."
             )
             raise ValueError(msg)
         batch = self._target.finished(made, lambda: indices)

@@ -1,4 +1,4 @@
-"""Devices, and memory of them, as torch has them: the one place where the device path asks torch."""
+"""Devices and their memory, as torch has them: the one place where the device path asks torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class DeviceMemory:
     def __init__(self, index: int, stream: int) -> None:
         self.device = torch.device("cuda", index)
         self.dlpack_device = (2, index)  # DLPack's number for CUDA.
-        self._stream = torch.cuda.ExternalStream(stream, device=self.device)
+        external: Any = torch.cuda.ExternalStream  # Without types.
+        self._stream = external(stream, device=self.device)
 
     def allocate(self, num_bytes: int) -> torch.Tensor:
         """Return a tensor of bytes, at a multiple of 64."""
@@ -55,7 +56,8 @@ def why_not(device: torch.device) -> str | None:
     """Return a clause that says why the kernel does not serve a device; None if it does."""
     if device.type != "cuda":
         return "the kernel is for CUDA devices only"
-    if torch.version.hip is not None:
+    hip: Any = getattr(torch.version, "hip", None)  # Typed as None in builds for others.
+    if hip is not None:
         return "this torch is for ROCm, and the kernel for CUDA"
     if _core.cuda_compiler is None:
         return "evenstride was built without a CUDA compiler"

@@ -56,7 +56,7 @@ class Device:
 
     def submit(self, made: _core.DeviceBatch) -> None:
         """Submit a batch, unless it was submitted to this device."""
-        if made.is_submitted_to(self.native):
+        if self.native.has(made):
             return
         while not self.native.submit(made):  # What is given may go to others.
             if self.supply is None:
@@ -103,7 +103,7 @@ class DeviceTarget:
             places = made.places(self._bound.native)
             batch = self._bound.tensors_in(block.untyped_storage(), places, samples)
         if self._bound.has_lists:
-            return moved(batch, device=memory.device, pins_memory=False)  # type: ignore[no-any-return]
+            batch = moved(batch, device=memory.device, pins_memory=False)
         return batch
 
     def release(self, stream: int | None = None) -> None:

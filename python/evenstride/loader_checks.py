@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-import torch
 from torch.utils.data import IterableDataset, Subset
 
 from evenstride.collate import PadCollator
@@ -17,6 +16,9 @@ from evenstride.outputs import main_keys, max_length_of
 from evenstride.producers import gives_plain_batches, is_native
 from evenstride.sampler import BucketBatchSampler
 from evenstride.state import check_state
+
+if TYPE_CHECKING:
+    import torch
 
 _AT_ONCE = 1 << 20
 _MOST_TARGETS = 1024

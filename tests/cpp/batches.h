@@ -52,13 +52,17 @@ struct RandomShape {
 };
 
 inline std::uint64_t random_value(Random& random, Magnitude magnitude, DType dtype) {
-  std::array<std::byte, 8> memory{};
-  const std::uint64_t bits = random.next();
-  write_bits(memory.data(), dtype,
-             magnitude == Magnitude::kAny     ? bits
-             : magnitude == Magnitude::kSmall ? bits % 128
-                                              : bits % 2);
-  return read_bits(memory.data(), dtype);
+  switch (magnitude) {
+    case Magnitude::kBool:
+      return random.below(2);
+    case Magnitude::kSmall:
+      return random.below(128);
+    default: {
+      std::array<std::byte, 8> memory{};
+      write_bits(memory.data(), dtype, random.next());
+      return read_bits(memory.data(), dtype);
+    }
+  }
 }
 
 inline DType random_dtype(Random& random, Magnitude magnitude) {
@@ -145,7 +149,7 @@ inline Made random_output(Random& random, const Field& field, const RandomShape&
   return made;
 }
 
-// Can be moved, and not copied: its parts refer to each other.
+// Not to be copied or moved: its parts refer to each other.
 struct RandomCollator {
   RandomCollator(Random& random, const RandomShape& shape) {
     for (std::uint64_t field = random.between(1, 3); field-- > 0;) {
@@ -169,8 +173,6 @@ struct RandomCollator {
   }
   RandomCollator(const RandomCollator&) = delete;
   RandomCollator& operator=(const RandomCollator&) = delete;
-  RandomCollator(RandomCollator&&) = default;
-  RandomCollator& operator=(RandomCollator&&) = default;
   ~RandomCollator() = default;
 
   // Fewer than `end` of them, counted from either end.

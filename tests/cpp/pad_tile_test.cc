@@ -28,7 +28,6 @@ using testing::kUntouched;
 using testing::Magnitude;
 using testing::Random;
 using testing::RandomCollator;
-using testing::RandomShape;
 using testing::Samples;
 
 // The outputs of a batch as the host makes them, with what lies between them untouched.
@@ -115,7 +114,7 @@ TEST(PadTile, BatchesOfAnyShapeAreTheHostsByteForByteAndWrittenOnce) {
 }
 
 TEST(PadTile, BatchesOfRowsOfSeveralTilesAreTheHosts) {
-  expect_all_staged(2, 250, 6, 3 * kTileValues, 3);
+  expect_all_staged(2, 250, 6, std::uint64_t{3} * kTileValues, 3);
 }
 
 TEST(TileWalk, ComesToEachTileOfEachRowOnce) {
@@ -224,14 +223,15 @@ TEST(RowOf, AddressesTheLastOfAsManyRowsAndBytesAsCanBe) {
   }
   PadField field = wide_field(true);
   field.out = std::uint64_t{1} << 40;
-  const PadBatch batch = batch_of(slab.data(), nullptr, kRows, field);
+  const PadBatch batch = batch_of(slab.data(), slab.data(), kRows, field);  // Nothing is written.
   auto* const rows = reinterpret_cast<StagedRow*>(slab.data());
   rows[kRows - 1] = {.place = kPlaces, .length = 2};
   const PadRow row = row_of(batch, rows + kRows - 1, field, kRows - 1);
   const auto address_of = [](const std::byte* address) {
     return reinterpret_cast<std::uintptr_t>(address);
   };
-  EXPECT_EQ(address_of(row.out), field.out + std::uint64_t{kRows - 1} * kWidest * 8);
+  EXPECT_EQ(address_of(row.out) - address_of(slab.data()),
+            field.out + std::uint64_t{kRows - 1} * kWidest * 8);
   EXPECT_EQ(address_of(row.values) - address_of(slab.data()), std::uint64_t{kPlaces} * 16 + 8);
   EXPECT_EQ(row.length, 2U);
 }

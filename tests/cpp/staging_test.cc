@@ -82,7 +82,7 @@ TEST(Staging, OutputsOfTheSameRowsShareThem) {
   outputs[1].pads_left = outputs[4].pads_left = true;
   outputs[5].max_length = 2;
   outputs[7].max_length = 2;
-  Staged staged(outputs, {0, 1});
+  const Staged staged(outputs, {0, 1});
   const PadBatch& pad = staged.batch.pad;
   std::vector<std::vector<std::uint64_t>> groups;
   for (const PadGroup& group : std::span(pad.groups).first(pad.num_groups)) {
@@ -117,7 +117,7 @@ TEST(Staging, ValuesStandWhereTheirPlacesDo) {
       EXPECT_EQ(row.length, rows[i].size());
       EXPECT_EQ(row.place, places[i]);
       for (std::size_t k = 0; k < rows[i].size(); ++k) {
-        const std::size_t byte = row.place * 16 + shifts[i] + 2 * k;
+        const std::size_t byte = std::size_t{row.place} * 16 + shifts[i] + 2 * k;
         EXPECT_EQ(testing::read_bits(staged.slab->data() + byte, DType::kUInt16), rows[i][k]);
         is_written[byte] = is_written[byte + 1] = true;
       }

@@ -176,9 +176,7 @@ def test_truncation_is_counted_once(fake_cuda):
     for _ in es.Loader(dataset, sampler, collate, device="cuda:0"):
         fake_cuda.finish()
     cut = dataset.lengths[dataset.lengths > 5]
-    assert collate.truncated == {
-        "input_ids": {"samples": len(cut), "tokens": int((cut - 5).sum())}
-    }
+    assert collate.truncated == {"input_ids": {"samples": len(cut), "tokens": int((cut - 5).sum())}}
 
 
 def test_a_tensor_that_outlives_its_lease_is_an_error(fake_cuda):
@@ -209,7 +207,7 @@ def test_says_which_memory_there_is(memory):
         loader_of(device_memory=memory)
 
 
-def test_a_set_of_python_rows_is_moved_as_ever(fake_cuda):  # noqa: ARG001
+def test_a_set_of_python_rows_is_moved_as_ever(fake_cuda):
     sampler = sampler_of(ragged(200))
     assert "native" not in repr(loader_of(is_native=False, sampler=sampler))
 

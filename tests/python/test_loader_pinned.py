@@ -147,7 +147,7 @@ def test_where_no_block_is_at_hand_a_batch_is_made_elsewhere_and_copied(
     assert all(map(same, pinned, loader_of()))
     assert len({block_of(batch) for batch in pinned}) == len(pinned)
     assert all(plain_blocks.has(tensor) for batch in pinned for tensor in batch.values())
-    assert loader.stats().memory_lent == 0
+    assert (loader.stats().memory_lent, loader.stats().memory_slabs) == (0, 0)
     assert len(set(plain_blocks.sizes)) == 1
     assert len(plain_blocks.sizes) <= len(loader) + num_ahead
 
@@ -290,6 +290,22 @@ def test_only_what_is_not_where_it_belongs_is_moved(monkeypatch, options, is_mov
     assert len(calls) == is_moved * len(batches)
     device = options.get("device", "cpu")
     assert {tensor.device.type for batch in batches for tensor in batch.values()} == {device}
+
+
+def test_of_several_targets_only_those_with_a_device_have_their_batches_moved():
+    loader = loader_of(targets=["cpu", "meta"], pin_memory=True)
+    for target, device in zip(loader.targets, ("cpu", "meta"), strict=True):
+        batch = next(iter(target))
+        assert {tensor.device.type for tensor in batch.values()} == {device}
+
+
+def test_what_is_cut_is_counted_once():
+    dataset, collate = two_fields(), collator(max_length=3)
+    lengths = dataset.lengths
+    sampler = es.BucketBatchSampler(lengths.clip(max=3), token_budget=20, buckets=1)
+    list(es.Loader(dataset, sampler, collate, pin_memory=True))
+    cut = {"samples": int((lengths > 3).sum()), "tokens": int((lengths - 3).clip(0).sum())}
+    assert collate.truncated == {"input_ids": cut}
 
 
 def test_a_batch_for_a_device_is_copied_out_of_a_block(plain_blocks, monkeypatch):
