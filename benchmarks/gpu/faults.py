@@ -6,9 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from evenstride.device_memory import DeviceMemory
-
 from evenstride import _core
+from evenstride.device_memory import DeviceMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from evenstride.cuda import DeviceCollator
 
 import evenstride as es
+from evenstride.cuda import DeviceCollator
 from gpu.cases import cases, difference
 from gpu.section import Section, run_section, synchronize
 
