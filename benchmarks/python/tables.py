@@ -1,7 +1,8 @@
 """Write the tables of docs/benchmarks.md from the results that the benchmarks left.
 
 A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``, and is made from
-benchmarks/results/NAME.json. A result without a place in the page gets one at its end.
+benchmarks/results/NAME.json; that of ``devices`` from all results of ``gpu_check.py``. A result
+without a place in the page gets one at its end.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import BENCHMARKS, RESULTS, Row, Timing, milliseconds
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
+NOT_MEASURED = "Figures of devices are not yet measured."
 HEAD = "| work | ours | each | baseline | its time | ratio (p10..p90) | to reach |"
 
 
@@ -31,6 +36,29 @@ def table(document: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     notes = [f"- {note}" for note in document.get("notes", ())]
     return "\n".join([*lines, "", *notes, *([""] if notes else []), _measured_on(document)])
+
+
+def device_tables(documents: Sequence[dict[str, Any]]) -> str:
+    """Return what `gpu_check.py` found on each card, as Markdown; say so if it ran on none."""
+    return "\n\n".join(map(_of_device, documents)) or NOT_MEASURED
+
+
+def _of_device(document: dict[str, Any]) -> str:
+    device, failures = document["device"], document["failures"]
+    verdict = f"{failures} checks failed." if failures else "Every check of correctness passed."
+    card = (
+        f"{device['memory_gib']:g} GiB, {device['multiprocessors']} multiprocessors, capability "
+        f"{device['capability']}, driver {device['driver']}, CUDA {device['cuda_of_torch']}; "
+        f"kernel by {document['cuda_compiler']}. {verdict}"
+    )
+    parts = [f"### {document['card']}", card]
+    for found in document["tables"]:
+        head = [found["head"], ["---"] * len(found["head"])]
+        lines = [f"| {' | '.join(cells)} |" for cells in (*head, *found["rows"])]
+        parts.append("\n".join([f"*{found['title']}*", "", *lines]))
+    if document["notes"]:
+        parts.append("\n".join(f"- {note}" for note in document["notes"]))
+    return "\n\n".join([*parts, _measured_on(document)])
 
 
 def _row(fields: dict[str, Any]) -> Row:
@@ -60,18 +88,24 @@ def _measured_on(document: dict[str, Any]) -> str:
 
 def updated(page: str) -> str:
     """Return `page` with the table of every result in it."""
+    devices = []
     for path in sorted(RESULTS.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if "rows" not in document:  # Not from one of these benchmarks.
-            continue
-        begin, end = f"<!-- table: {path.stem} -->", "<!-- end -->"
-        block = f"{begin}\n{table(document)}\n{end}"
-        before, found, after = page.partition(begin)
-        if found:
-            page = before + block + after.partition(end)[2]
-        else:
-            page = f"{page.rstrip()}\n\n## {path.stem.capitalize()}\n\n{block}\n"
-    return page
+        if document.get("name") == "gpu":
+            devices.append(document)
+        elif "rows" in document:  # Else not from one of these benchmarks.
+            page = _placed(page, path.stem, table(document))
+    return _placed(page, "devices", device_tables(devices))
+
+
+def _placed(page: str, name: str, text: str) -> str:
+    """Return `page` with a text in its place."""
+    begin, end = f"<!-- table: {name} -->", "<!-- end -->"
+    block = f"{begin}\n{text}\n{end}"
+    before, found, after = page.partition(begin)
+    if found:
+        return before + block + after.partition(end)[2]
+    return f"{page.rstrip()}\n\n## {name.capitalize()}\n\n{block}\n"
 
 
 def main() -> int:
