@@ -1,5 +1,7 @@
 #include "fake_driver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -21,7 +23,11 @@ void add_device_calls(Driver& table) {
       if (flags != 0) {
         return kInvalidValue;
       }
-      return state.options.num_devices > 0 ? kCuSuccess : kCuNoDevice;
+      if (state.options.num_devices == 0) {
+        return kCuNoDevice;
+      }
+      state.process = getpid();
+      return kCuSuccess;
     });
   };
   table.get_version = [](int* version) {
@@ -56,6 +62,7 @@ void add_device_calls(Driver& table) {
   };
   table.primary_context_retain = [](CuContext* context, CuDevice device) {
     return answer("cuDevicePrimaryCtxRetain", Needs::kNothing, [&](State& state) {
+      state.process = getpid();
       state.is_retained.at(static_cast<std::size_t>(device)) = true;
       *context = handle_of<CuContext>(static_cast<std::uintptr_t>(device) + 1);
       return kCuSuccess;

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/lane.h"
@@ -83,6 +85,29 @@ TEST(LaneSchedules, EveryBatchIsSeenAsItWasMade) {
         ASSERT_EQ(seen.num_contexts, 0U);
       }
     }
+  }
+}
+
+TEST(LaneSchedules, SeveralThreadsShareALane) {
+  const Corpus corpus(1, 90);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    FakeDriver fake({.schedule = FakeSchedule::kRandom, .seed = seed});
+    Lane lane(fake.table(), 0, kImage);
+    std::atomic<int> num_mismatches{0};
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        Random random(4 * seed + t);
+        const Blocks blocks = t % 2 == 0 ? Blocks::kTorch : Blocks::kRing;
+        PlayedLoader loader(fake, lane, corpus, {.blocks = blocks, .num_consumers = 2});
+        num_mismatches += loader.play(random);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(num_mismatches, 0);
+    EXPECT_EQ(fake.faults(), Calls{});
   }
 }
 
