@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "fake_state.h"
@@ -353,7 +352,7 @@ void FakeDriver::read(CuAddress address, std::byte* to, std::size_t bytes) const
     state_->fault("Memory was read that is not allocated.");
     return;
   }
-  std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+  std::copy_n(reinterpret_cast<const std::byte*>(address), bytes, to);
 }
 
 void FakeDriver::finish() {
