@@ -39,16 +39,13 @@ std::shared_ptr<PinnedPool> PinnedPool::make(Lane& lane, std::size_t num_slabs,
 PinnedPool::PinnedPool(Lane& lane) : lane_(lane) {}
 
 PinnedPool::~PinnedPool() {
-  if (!home_.is_here()) {
-    return;
-  }
   for (PinnedSlab& slab : idle_) {
     try {
       if (slab.reader != nullptr) {
         slab.reader->wait();
       }
     } catch (const std::exception&) {
-      continue;  // The device may still read it, for all that is known.
+      continue;  // A fork, or the device may still read it, for all that is known.
     }
     free(slab);
   }

@@ -198,10 +198,11 @@ TEST(SystemDriver, IsThereInAForkOfAProcessThatNeverAsked) {
 TEST(SystemDriver, CanBeAskedAgainAfterAFailureAlsoInAFork) {
   EXPECT_TRUE(holds_in_a_fork([] {
     const FakeLibrary library;
-    library.fail("cuDeviceGetCount", kCuOutOfMemory);
-    const std::string failed = message_of<DeviceError>([] { (void)system_driver(); });
-    return failed == "`cuDeviceGetCount` failed: CUDA_ERROR_OUT_OF_MEMORY (out of memory)." &&
-           message_of<std::runtime_error>([] { (void)system_driver(); }) == "nothing was thrown";
+    library.fail("cuInit", kCuOutOfMemory);
+    const auto ask = [] { return message_of<std::runtime_error>([] { (void)system_driver(); }); };
+    return ask() == "`cuInit` failed: CUDA_ERROR_OUT_OF_MEMORY (out of memory)." &&
+           holds_in_a_fork([&] { return ask() == "nothing was thrown"; }) &&
+           ask() == "nothing was thrown";
   }));
 }
 

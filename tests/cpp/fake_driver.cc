@@ -1,7 +1,8 @@
 #include "fake_driver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "fake_state.h"
@@ -21,7 +22,11 @@ void add_device_calls(Driver& table) {
       if (flags != 0) {
         return kInvalidValue;
       }
-      return state.options.num_devices > 0 ? kCuSuccess : kCuNoDevice;
+      if (state.options.num_devices == 0) {
+        return kCuNoDevice;
+      }
+      state.process = getpid();
+      return kCuSuccess;
     });
   };
   table.get_version = [](int* version) {
@@ -56,6 +61,7 @@ void add_device_calls(Driver& table) {
   };
   table.primary_context_retain = [](CuContext* context, CuDevice device) {
     return answer("cuDevicePrimaryCtxRetain", Needs::kNothing, [&](State& state) {
+      state.process = getpid();
       state.is_retained.at(static_cast<std::size_t>(device)) = true;
       *context = handle_of<CuContext>(static_cast<std::uintptr_t>(device) + 1);
       return kCuSuccess;
@@ -346,7 +352,7 @@ void FakeDriver::read(CuAddress address, std::byte* to, std::size_t bytes) const
     state_->fault("Memory was read that is not allocated.");
     return;
   }
-  std::memcpy(to, reinterpret_cast<const void*>(address), bytes);
+  std::copy_n(reinterpret_cast<const std::byte*>(address), bytes, to);
 }
 
 void FakeDriver::finish() {

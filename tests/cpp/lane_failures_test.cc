@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -22,6 +23,7 @@
 namespace evenstride {
 namespace {
 
+using testing::eventually;
 using testing::FakeDriver;
 using testing::FakeSchedule;
 using testing::holds_in_a_fork;
@@ -217,43 +219,57 @@ TEST(LaneInAFork, EveryCallIsRefusedAndNoneReachesTheDriver) {
   EXPECT_TRUE(setting.has_arrived(ready));
 }
 
-TEST(LaneInAFork, AnEventEndsAlsoWhileItsLaneWasBusy) {
-  Setting setting;
-  const Ready ready = setting.make_ready();
-  std::vector<std::thread> threads;
-  std::atomic<bool> is_over{false};
-  threads.emplace_back([&] {
-    while (!is_over) {
-      (void)setting.submit(ready);
+const Driver* true_driver;
+std::atomic<bool> is_inside{false};
+std::atomic<bool> may_leave{false};
+
+TEST(LaneInAFork, AnEventEndsAlsoWhereAnotherThreadWasMakingOne) {
+  const FakeDriver fake;
+  true_driver = &fake.table();
+  Driver slow = fake.table();
+  Lane lane(slow, 0, kImage);
+  auto event = lane.record(nullptr);
+  slow.event_create = [](CuEvent* made, unsigned flags) {
+    is_inside = true;
+    while (!may_leave) {
+      std::this_thread::yield();
     }
-  });
-  auto event = setting.lane.record(nullptr);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_TRUE(holds_in_a_fork([&] {
-      event.reset();
-      return true;
-    }));
-  }
-  is_over = true;
-  threads.front().join();
+    return true_driver->event_create(made, flags);
+  };
+  std::thread busy([&lane] { (void)lane.record(nullptr); });
+  ASSERT_TRUE(eventually([] { return is_inside.load(); }));
+  EXPECT_TRUE(holds_in_a_fork([&event] {
+    event.reset();
+    return true;
+  }));
+  may_leave = true;
+  busy.join();
 }
 
 TEST(LaneThreads, SubmitAtOnceAndEveryBatchArrives) {
   Setting setting({.schedule = FakeSchedule::kRandom});
+  true_driver = &setting.fake.table();
+  Driver slow = setting.fake.table();
+  slow.copy_to_device = [](CuAddress to, const void* from, std::size_t bytes, CuStream stream) {
+    const CuResult result = true_driver->copy_to_device(to, from, bytes, stream);
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(100));  // Time for others to come between.
+    return result;
+  };
+  Lane lane(slow, 0, kImage);
   constexpr int kThreads = 4;
-  constexpr int kBatches = 25;
   std::vector<std::vector<Ready>> ready(kThreads);
   for (std::vector<Ready>& of_thread : ready) {
-    for (int i = 0; i < kBatches; ++i) {
+    for (int i = 0; i < 25; ++i) {
       of_thread.push_back(setting.make_ready());
     }
   }
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
+  for (const std::vector<Ready>& of_thread : ready) {
+    threads.emplace_back([&lane, &of_thread] {
       std::shared_ptr<const Event> last;
-      for (const Ready& batch : ready[static_cast<std::size_t>(t)]) {
-        last = setting.submit(batch, last.get());
+      for (const Ready& batch : of_thread) {
+        last = lane.submit(batch.made.staged, batch.slab->memory, batch.out, last.get(), 0);
         (void)last->is_done();
       }
       last->wait();

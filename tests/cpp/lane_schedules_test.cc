@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/lane.h"
@@ -27,7 +29,7 @@ using testing::Random;
 using Calls = std::vector<std::string>;
 
 constexpr const char* kImage = "the kernel";
-constexpr int kSeeds = 150;
+constexpr int kSeeds = 100;
 
 struct Seen {
   int mismatches = 0;
@@ -70,12 +72,12 @@ std::vector<Play> plays() {
 }
 
 TEST(LaneSchedules, EveryBatchIsSeenAsItWasMade) {
+  std::uint64_t seed = 0;
   for (const Play& options : plays()) {
     for (const FakeSchedule schedule : kSchedules) {
-      const int num_seeds = schedule == FakeSchedule::kRandom ? kSeeds : 5;
-      for (int seed = 0; seed < num_seeds; ++seed) {
-        const Seen seen = play(options, schedule, static_cast<std::uint64_t>(seed),
-                               [](Driver&, const Driver&) {});
+      const int num_seeds = schedule == FakeSchedule::kRandom ? 30 : 5;
+      for (int i = 0; i < num_seeds; ++i) {
+        const Seen seen = play(options, schedule, ++seed, [](Driver&, const Driver&) {});
         ASSERT_EQ(seen.mismatches, 0)
             << static_cast<int>(options.blocks) << " " << options.num_consumers << " "
             << options.depth << " " << static_cast<int>(schedule) << " " << seed;
@@ -83,6 +85,29 @@ TEST(LaneSchedules, EveryBatchIsSeenAsItWasMade) {
         ASSERT_EQ(seen.num_contexts, 0U);
       }
     }
+  }
+}
+
+TEST(LaneSchedules, SeveralThreadsShareALane) {
+  const Corpus corpus(1, 90);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    FakeDriver fake({.schedule = FakeSchedule::kRandom, .seed = seed});
+    Lane lane(fake.table(), 0, kImage);
+    std::atomic<int> num_mismatches{0};
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        Random random(4 * seed + t);
+        const Blocks blocks = t % 2 == 0 ? Blocks::kTorch : Blocks::kRing;
+        PlayedLoader loader(fake, lane, corpus, {.blocks = blocks, .num_consumers = 2});
+        num_mismatches += loader.play(random);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(num_mismatches, 0);
+    EXPECT_EQ(fake.faults(), Calls{});
   }
 }
 

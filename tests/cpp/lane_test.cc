@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -95,6 +96,18 @@ TEST(Lane, WorkComesAfterWhatItIsToldTo) {
   EXPECT_TRUE(setting.has_arrived(ready));
 }
 
+TEST(Lane, APointInSeveralStreamsIsReachedWithTheLast) {
+  Setting setting({.schedule = FakeSchedule::kLazy});
+  const CuStream streams[] = {setting.fake.make_stream(), setting.fake.make_stream()};
+  const auto both = setting.lane.record(streams);
+  for (const auto& stream : streams) {
+    EXPECT_FALSE(both->is_done());
+    setting.lane.record(stream)->wait();
+  }
+  EXPECT_TRUE(both->is_done());
+  EXPECT_TRUE(setting.lane.record(std::span<const CuStream>())->is_done());
+}
+
 TEST(Lane, AConsumersStreamWaitsForABatch) {
   Setting setting({.schedule = FakeSchedule::kLazy});
   const Ready ready = setting.make_ready();
@@ -141,15 +154,14 @@ TEST(Lane, AnEventThatIsUsedAgainTooSoonStillOrdersWhatWaitsForIt) {
   EXPECT_TRUE(has_arrived);
 }
 
-struct Grid {
-  unsigned x;
-  unsigned y;
-};
+using Grid = std::pair<unsigned, unsigned>;
 Grid last_grid;
 const Driver* true_driver;
 
-TEST(Lane, TheGridIsSmallUnlessMoreIsAskedFor) {
-  FakeDriver fake({.num_multiprocessors = 96});
+// Returns the grid of a batch of so many rows, in groups of which the first has so many tiles.
+Grid grid_of(int num_multiprocessors, std::uint32_t num_rows, std::uint32_t tiles,
+             std::uint32_t num_groups, unsigned most_blocks) {
+  const FakeDriver fake({.num_multiprocessors = num_multiprocessors});
   Driver watched = fake.table();
   true_driver = &fake.table();
   watched.launch = [](CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -160,41 +172,41 @@ TEST(Lane, TheGridIsSmallUnlessMoreIsAskedFor) {
                                shared_bytes, stream, parameters, extra);
   };
   Lane lane(watched, 0, kImage);
-  EXPECT_EQ(lane.num_multiprocessors(), 96);
-  const auto pool = PinnedPool::make(lane, 1, 1 << 20);
-  const auto slab = pool->take(1 << 20);
-  const CuAddress out = fake.allocate(1 << 22);
-  const auto expect_grid = [&](std::uint32_t num_rows, std::uint32_t tiles, unsigned most_blocks,
-                               Grid expected) {
-    StagedBatch batch;
-    batch.bytes = 16 + num_rows * sizeof(StagedRow);
-    batch.pad.num_rows = num_rows;
-    batch.pad.num_groups = expected.y;
-    for (unsigned g = 0; g < expected.y; ++g) {
-      batch.pad.groups[g].tiles = g == 0 ? tiles : 1;
-    }
-    (void)lane.submit(batch, slab->memory, out, nullptr, 0, most_blocks);
-    EXPECT_EQ(last_grid.x, expected.x) << num_rows << " * " << tiles << ", " << most_blocks;
-    EXPECT_EQ(last_grid.y, expected.y);
-  };
-  expect_grid(1000, 10, 0, {12, 1});  // An eighth of 96.
-  expect_grid(1000, 10, 0, {4, 3});   // For three groups together.
-  expect_grid(1000, 10, 0, {1, 20});  // One block each at least.
-  expect_grid(1000, 10, 96, {96, 1});
-  expect_grid(1000, 10, 96, {48, 2});
-  expect_grid(1000, 10, 1, {1, 2});
-  expect_grid(8, 1, 96, {1, 1});  // Eight warps for eight tiles.
-  expect_grid(9, 1, 96, {2, 1});
-  expect_grid(4, 5, 96, {3, 2});
-  expect_grid(1, 1, 0, {1, 1});
+  EXPECT_EQ(lane.num_multiprocessors(), num_multiprocessors);
+  StagedBatch batch;
+  batch.bytes = num_rows * sizeof(StagedRow);
+  batch.pad.num_rows = num_rows;
+  batch.pad.num_groups = num_groups;
+  for (std::uint32_t g = 0; g < num_groups; ++g) {
+    batch.pad.groups[g].tiles = g == 0 ? tiles : 1;
+  }
+  const auto pool = PinnedPool::make(lane, 0, 0);
+  const auto slab = pool->take(batch.bytes);
+  slab->reader = lane.submit(batch, slab->memory, 64, nullptr, 0, most_blocks);
+  EXPECT_EQ(fake.faults(), Calls{});
+  return last_grid;
 }
 
-TEST(Lane, ASmallDeviceGivesFourBlocks) {
-  Setting setting({.num_multiprocessors = 1});
-  EXPECT_EQ(setting.lane.num_multiprocessors(), 1);
-  const Ready ready = setting.make_ready(40);
-  (void)setting.submit(ready);
-  EXPECT_TRUE(setting.has_arrived(ready));
+TEST(Lane, TheGridIsASmallPartOfTheDevice) {
+  EXPECT_EQ(grid_of(96, 100, 10, 1, 0), Grid(12, 1));
+  EXPECT_EQ(grid_of(96, 100, 10, 3, 0), Grid(4, 3));
+  EXPECT_EQ(grid_of(96, 100, 10, 20, 0), Grid(1, 20));  // One block for each group at least.
+  EXPECT_EQ(grid_of(1, 100, 10, 1, 0), Grid(4, 1));
+  EXPECT_EQ(grid_of(39, 100, 10, 1, 0), Grid(4, 1));
+  EXPECT_EQ(grid_of(40, 100, 10, 1, 0), Grid(5, 1));
+}
+
+TEST(Lane, TheGridIsAsLargeAsIsAskedFor) {
+  EXPECT_EQ(grid_of(96, 100, 10, 1, 96), Grid(96, 1));
+  EXPECT_EQ(grid_of(96, 100, 10, 2, 96), Grid(48, 2));
+  EXPECT_EQ(grid_of(96, 100, 10, 2, 1), Grid(1, 2));
+}
+
+TEST(Lane, TheGridHasNoWarpWithoutATile) {
+  EXPECT_EQ(grid_of(96, 8, 1, 1, 96), Grid(1, 1));  // Eight warps a block.
+  EXPECT_EQ(grid_of(96, 9, 1, 1, 96), Grid(2, 1));
+  EXPECT_EQ(grid_of(96, 4, 5, 2, 96), Grid(3, 2));
+  EXPECT_EQ(grid_of(96, 1, 1, 1, 0), Grid(1, 1));
 }
 
 TEST(Lane, AnyNumberOfBlocksWritesTheSame) {

@@ -25,6 +25,7 @@
 namespace evenstride {
 namespace {
 
+using testing::eventually;
 using testing::FakeDriver;
 using testing::FakeSchedule;
 using testing::holds_in_a_fork;
@@ -137,6 +138,7 @@ TEST(Pinned, WhereAllAreReadTheOldestReaderIsWaitedFor) {
   second.reset();
   const auto taken = device.pool->take(1);
   EXPECT_EQ(taken->memory, memory);
+  EXPECT_EQ(taken->reader, nullptr);
   EXPECT_TRUE(reader->is_done());
   EXPECT_FALSE(later->is_done());
   expect_use(*device.pool, {.slabs = 2, .lent = 1, .bytes = 8192, .allocations = 2, .waits = 1});
@@ -234,22 +236,32 @@ TEST(PinnedInAFork, CallsAreRefusedAndSlabsAreLeftAlone) {
   expect_use(*device.pool, {.slabs = 2, .lent = 1, .bytes = 8192, .allocations = 2, .waits = 0});
 }
 
-TEST(PinnedInAFork, ASlabEndsAlsoWhileThePoolWasBusy) {
-  Device device;
-  auto slab = device.pool->take(1);
-  std::atomic<bool> is_over{false};
-  std::thread busy([&] {
-    while (!is_over) {
-      (void)device.pool->take(1);
+const Driver* true_driver;
+std::atomic<bool> is_inside{false};
+std::atomic<bool> may_leave{false};
+
+TEST(PinnedInAFork, ASlabEndsAlsoWhereAnotherThreadWasTakingOne) {
+  const FakeDriver fake;
+  true_driver = &fake.table();
+  Driver slow = fake.table();
+  Lane lane(slow, 0, kImage);
+  const auto pool = PinnedPool::make(lane, 0, 0);
+  auto slab = pool->take(1);
+  pool->take(1)->reader = lane.record(lane.stream());
+  slow.event_query = [](CuEvent event) {
+    is_inside = true;
+    while (!may_leave) {
+      std::this_thread::yield();
     }
-  });
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_TRUE(holds_in_a_fork([&] {
-      slab.reset();
-      return true;
-    }));
-  }
-  is_over = true;
+    return true_driver->event_query(event);
+  };
+  std::thread busy([&pool] { (void)pool->take(1); });
+  ASSERT_TRUE(eventually([] { return is_inside.load(); }));
+  EXPECT_TRUE(holds_in_a_fork([&slab] {
+    slab.reset();
+    return true;
+  }));
+  may_leave = true;
   busy.join();
 }
 
