@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from evenstride import _core
 from evenstride.device_memory import as_device, say_fallback, why_not
 from evenstride.device_target import Device, DeviceTarget, as_memory
+from evenstride.indices import as_rows
 from evenstride.loader_moving import moved
 from evenstride.options import as_count
 from evenstride.producers import is_native
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from evenstride.bound import Samples
     from evenstride.collate import PadCollator
     from evenstride.dataset import RaggedDataset
 
@@ -107,6 +107,7 @@ class DeviceCollator:
         num_slabs = as_count("depth", depth) + 2
         self._most_tokens = _optional("max_padded_tokens", max_padded_tokens)
         most_samples = _optional("max_batch_size", max_batch_size) or self._most_tokens or 0
+        self._dataset = dataset
         self._bound = collate.bound_to(dataset)
         self._device = as_device("device", device)
         self._numbers = 0
@@ -125,12 +126,12 @@ class DeviceCollator:
         )
         self._target = DeviceTarget(self._bound, self._place)
 
-    def __call__(self, indices: Samples) -> dict[str, Any]:
+    def __call__(self, indices: Any) -> dict[str, Any]:
         """Return a batch of rows, ready on the calling thread's current stream.
 
         Parameters
         ----------
-        indices : sequence of int, or ndarray of int64
+        indices : sequence of int, or array or tensor of integers
             Rows of the data set; negative ones count from the end.
 
         Returns
@@ -145,12 +146,14 @@ class DeviceCollator:
             If the device fails, or a tensor of the ring was kept.
 
         """
+        # A list is quicker as it is.
+        rows = indices if isinstance(indices, list) else as_rows(indices, len(self._dataset))
         if self._target is None:
             batch: dict[str, Any] = moved(
-                self._bound.batch(indices), device=self._device, pins_memory=False
+                self._bound.batch(rows), device=self._device, pins_memory=False
             )
             return batch
-        made = self._stager.stage(self._numbers, self._bound.native, indices)
+        made = self._stager.stage(self._numbers, self._bound.native, rows)
         self._numbers += 1
         if self._most_tokens is not None and made.padded_tokens > self._most_tokens:
             msg = (
@@ -158,18 +161,18 @@ class DeviceCollator:
                 f"tokens, but has {made.padded_tokens}."
             )
             raise ValueError(msg)
-        batch = self._target.finished(made, lambda: indices)
+        batch = self._target.finished(made, lambda: rows)
         made.count(self._bound.native)
         return batch
 
     @contextlib.contextmanager
-    def lease(self, indices: Samples) -> Iterator[dict[str, Any]]:
+    def lease(self, indices: Any) -> Iterator[dict[str, Any]]:
         """Lend a batch for a block of code, at whose end its memory may be used again.
 
         Parameters
         ----------
-        indices : sequence of int, or ndarray of int64
-            Rows of the data set.
+        indices : sequence of int, or array or tensor of integers
+            Rows of the data set; negative ones count from the end.
 
         """
         yield self(indices)

@@ -47,7 +47,7 @@ def as_device(name: str, device: Any) -> torch.device:
         msg = f"`{name}` must be a device that torch knows, but is {device!r}."
         raise (ValueError if isinstance(device, str) else TypeError)(msg) from error
     if given.type == "cuda" and not torch.cuda.is_available():
-        msg = f"`{name}` must be a device that this torch has, but is {given}: {_missing()}."
+        msg = f"`{name}` must be a device that this torch has, but is {given}. {_missing()}"
         raise ValueError(msg)
     return given
 
@@ -56,7 +56,7 @@ def why_not(device: torch.device) -> str | None:
     """Return a clause that says why the kernel does not serve a device; None if it does."""
     if device.type != "cuda":
         return "the kernel is for CUDA devices only"
-    if vars(torch.version).get("hip") is not None:
+    if torch.version.hip is not None:
         return "this torch is for ROCm, and the kernel for CUDA"
     if _core.cuda_compiler is None:
         return "evenstride was built without a CUDA compiler"
@@ -65,18 +65,20 @@ def why_not(device: torch.device) -> str | None:
 
 def index_of(device: torch.device) -> int:
     """Return the number of a CUDA device; that of the thread's current one if it has none."""
-    return torch.cuda.current_device() if device.index is None else int(device.index)
+    index: Any = device.index  # None in "cuda", whatever its type says.
+    return torch.cuda.current_device() if index is None else int(index)
 
 
 def say_fallback(device: torch.device, reason: str) -> None:
     """Warn, once for each reason, that batches take the way over the host."""
     if reason not in _said:
         _said.add(reason)
-        msg = f"Batches for {device} are collated on the host and copied, because {reason}."
+        msg = f"Batches for {device} are collated on the host and copied, because {reason}"
+        msg = msg.removesuffix(".") + "."
         warnings.warn(msg, stacklevel=3)
 
 
 def _missing() -> str:
     if torch.version.cuda is None:
-        return "it is built without CUDA"
-    return _core.driver_error() or "it finds no CUDA device"
+        return "It is built without CUDA."
+    return _core.driver_error() or "It finds no CUDA device."

@@ -138,7 +138,9 @@ def test_says_what_is_wrong(options, kind, message):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs no CUDA")
 def test_says_that_a_device_is_not_there():
-    message = "`device` must be a device that this torch has, but is cuda:1: there is no CUDA."
+    message = (
+        "`device` must be a device that this torch has, but is cuda:1. It is built without CUDA."
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         loader_of(device="cuda:1")
 
