@@ -1,5 +1,5 @@
 // Times batches of ids and masks, beside what bounds them: writing as many bytes, and reading as
-// many rows from memory that no cache holds.
+// many rows from memory that no cache holds. Staging for a device too, whose bound is the reading.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -17,6 +17,8 @@
 #include "collate/collate.h"
 #include "core/plan.h"
 #include "core/random.h"
+#include "cuda/pad_tile.h"
+#include "cuda/staging.h"
 #include "inputs.h"
 
 namespace evenstride {
@@ -106,7 +108,7 @@ Corpus short_corpus(DType wire) {
   return {wire, lengths, std::move(batches)};
 }
 
-Collator collator_of(const Corpus& corpus) {
+std::shared_ptr<const Collator> collator_of(const Corpus& corpus) {
   const auto column =
       std::make_shared<Column>("ids", "", corpus.wire, std::vector<std::uint64_t>{}, true);
   column->append({.values = corpus.tokens.data(),
@@ -115,10 +117,10 @@ Collator collator_of(const Corpus& corpus) {
                   .rows = Chunk::Rows::kOffsets,
                   .bounds = {reinterpret_cast<const std::byte*>(corpus.offsets.data()),
                              corpus.offsets.size(), PackedIntegers::Type::kInt64}});
-  return {{{.key = "ids", .column = column},
-           {.key = "mask", .source = Output::Source::kMask, .column = column}},
-          std::nullopt,
-          1};
+  return std::make_shared<const Collator>(
+      std::vector<Output>{{.key = "ids", .column = column},
+                          {.key = "mask", .source = Output::Source::kMask, .column = column}},
+      std::nullopt, 1);
 }
 
 // Writes a batch as one does by hand: zeros, then row by row.
@@ -145,7 +147,11 @@ void write_row_by_row(const Corpus& corpus, const Samples& samples, std::size_t 
 
 // What every case works with. The memory is the same for all batches, as a pool's is.
 struct Bench {
-  explicit Bench(Corpus made) : corpus(std::move(made)), collator(collator_of(corpus)) {
+  explicit Bench(Corpus made)
+      : corpus(std::move(made)),
+        shared_collator(collator_of(corpus)),
+        collator(*shared_collator),
+        staging(shared_collator) {
     for (const Samples& samples : corpus.batches) {
       collator.look_up(samples, batch);
       bytes.push_back(batch.layout.bytes);
@@ -175,10 +181,15 @@ struct Bench {
   }
 
   Corpus corpus;
-  Collator collator;
+  std::shared_ptr<const Collator> shared_collator;
+  const Collator& collator;
+  Staging staging;
   BatchRows batch;
+  StagedBatch staged;
   Buffer<Line> lines{(std::size_t{4} << 20) / sizeof(Line)};
   std::byte* memory = reinterpret_cast<std::byte*>(lines.data());
+  Buffer<Line> slab_lines{(std::size_t{4} << 20) / sizeof(Line)};
+  std::byte* slab = reinterpret_cast<std::byte*>(slab_lines.data());
   std::vector<std::size_t> bytes;
   std::vector<std::size_t> widths;
   std::uint64_t tokens = 0;
@@ -189,6 +200,27 @@ using Work = void (*)(Bench&, std::size_t);
 void collate(Bench& bench, std::size_t b) {
   bench.collator.look_up(bench.corpus.batches[b], bench.batch);
   bench.collator.write(bench.batch, bench.memory);
+}
+
+void stage(Bench& bench, std::size_t b) {
+  bench.collator.look_up(bench.corpus.batches[b], bench.batch);
+  bench.staging.lay_out(bench.batch, bench.staged);
+  bench.staging.write(bench.batch, bench.staged, bench.slab);
+}
+
+// The kernel's body on the host, by one lane.
+void stage_and_pad(Bench& bench, std::size_t b) {
+  stage(bench, b);
+  PadBatch& pad = bench.staged.pad;
+  pad.slab = bench.slab;
+  pad.out = bench.memory;
+  for (const PadGroup& group : std::span(pad.groups).first(pad.num_groups)) {
+    for (std::uint32_t row = 0; row < pad.num_rows; ++row) {
+      for (std::uint32_t tile = 0; tile < group.tiles; ++tile) {
+        pad_tile<1>(pad, group, row, tile, 0);
+      }
+    }
+  }
 }
 
 void row_by_row(Bench& bench, std::size_t b) {
@@ -244,10 +276,9 @@ void run(benchmark::State& state, Corpus (*make)(DType), DType wire, Work work) 
 }
 
 void add(const std::string& batches, Corpus (*make)(DType)) {
-  const std::pair<const char*, Work> works[] = {{"collate", &collate},
-                                                {"row_by_row", &row_by_row},
-                                                {"only_write", &only_write},
-                                                {"only_read", &only_read}};
+  const std::pair<const char*, Work> works[] = {
+      {"collate", &collate},       {"stage", &stage},           {"stage_and_pad", &stage_and_pad},
+      {"row_by_row", &row_by_row}, {"only_write", &only_write}, {"only_read", &only_read}};
   for (const DType wire : {DType::kUInt16, DType::kInt32}) {
     for (const auto& [name, work] : works) {
       const std::string title = batches + "/" + std::string(name_of(wire)) + "/" + name;

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from evenstride import _core
+from evenstride.cuda import is_built
 from kernel_code_support import ROOT, run
 
 # Of the GNU and the musl C library; the linker's own name has the architecture in it.
@@ -32,7 +33,9 @@ sys.path[:0] = sys.argv[1:]
 import numpy as np
 
 import evenstride as es
+from evenstride.cuda import is_built
 
+assert not is_built()
 collate = es.PadCollator({"ids": es.Field(padding_value=0)}, pad_to_multiple_of=4)
 data = es.RaggedDataset.from_lists([{"ids": [1, 2, 3]}, {"ids": [4, 5]}])
 batch = collate(data.__getitems__([1, 0]))
@@ -65,15 +68,22 @@ def test_the_check_of_needed_libraries_finds_others():
     assert unexpected_of(needed_by(pa.lib.__file__)) != []  # A module that needs more.
 
 
+def test_the_module_contains_the_kernel_if_it_says_so():
+    assert (IMAGE in Path(_core.__file__).read_bytes()) == is_built()
+
+
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """Return the folder of a wheel that was built without the kernel, and unpacked."""
+    """Return the folder of a wheel that was built without the kernel, and unpacked.
+
+    In the build folder of all wheels, where only the kernel is another one.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     run(
         *[*pip, "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", folder],
         *["--config-settings", "cmake.define.EVENSTRIDE_CUDA=OFF"],
-        *["--config-settings", "build-dir=build/no_kernel/{wheel_tag}", ROOT],
+        ROOT,
         cwd=ROOT,
     )
     (wheel,) = folder.glob("*.whl")
