@@ -68,7 +68,6 @@ Driver functions_of(const Library& library) {
   library.find(driver.event_record, "cuEventRecord");
   library.find(driver.event_query, "cuEventQuery");
   library.find(driver.event_synchronize, "cuEventSynchronize");
-  library.find(driver.event_destroy, "cuEventDestroy_v2");
   library.find(driver.memory_allocate, "cuMemAlloc_v2");
   library.find(driver.memory_free, "cuMemFree_v2");
   library.find(driver.host_register, "cuMemHostRegister_v2");

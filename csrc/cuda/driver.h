@@ -55,7 +55,6 @@ struct Driver {
   CuResult (*event_record)(CuEvent event, CuStream stream);
   CuResult (*event_query)(CuEvent event);
   CuResult (*event_synchronize)(CuEvent event);
-  CuResult (*event_destroy)(CuEvent event);
   CuResult (*memory_allocate)(CuAddress* address, std::size_t bytes);
   CuResult (*memory_free)(CuAddress address);
   CuResult (*host_register)(void* memory, std::size_t bytes, unsigned flags);

@@ -39,10 +39,15 @@ _LAZY = {
 }
 
 
+_SUBMODULES = ("cuda",)
+
+
 def __getattr__(name: str) -> object:
-    if name in _LAZY:
+    if name in _LAZY or name in _SUBMODULES:
         import importlib  # noqa: PLC0415 - Only for the names that are here on use.
 
+        if name in _SUBMODULES:
+            return importlib.import_module(f"evenstride.{name}")
         value = getattr(importlib.import_module(_LAZY[name]), name)
         globals()[name] = value
         return value

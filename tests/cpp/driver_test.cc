@@ -119,7 +119,6 @@ TEST(Driver, EveryFunctionIsTheLibrarysOwn) {
         driver.stream_wait_event(stream, event, 0) == kCuSuccess &&
         driver.stream_synchronize(stream) == kCuSuccess &&
         driver.event_query(event) == kCuSuccess && driver.event_synchronize(event) == kCuSuccess &&
-        driver.event_destroy(event) == kCuSuccess &&
         driver.memory_allocate(&memory, 1) == kCuSuccess &&
         driver.memory_free(memory) == kCuSuccess &&
         driver.host_register(&memory, 1, kCuHostRegisterPortable) == kCuSuccess &&
@@ -146,7 +145,6 @@ TEST(Driver, EveryFunctionIsTheLibrarysOwn) {
                                    "cuEventRecord",
                                    "cuEventQuery",
                                    "cuEventSynchronize",
-                                   "cuEventDestroy",
                                    "cuMemAlloc",
                                    "cuMemFree",
                                    "cuMemHostRegister",

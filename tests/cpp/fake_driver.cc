@@ -173,13 +173,6 @@ void add_event_calls(Driver& table) {
       return kCuSuccess;
     });
   };
-  table.event_destroy = [](CuEvent event) {
-    return answer("cuEventDestroy", Needs::kContext, [&](State& state) {
-      return state.events.erase(event) == 1
-                 ? kCuSuccess
-                 : state.fault("An event was destroyed that does not exist.", kInvalidHandle);
-    });
-  };
 }
 
 void add_memory_calls(Driver& table) {

@@ -129,9 +129,6 @@ EVENSTRIDE_EXPORT CuResult cuEventQuery(CuEvent event) {
 EVENSTRIDE_EXPORT CuResult cuEventSynchronize(CuEvent event) {
   return table().event_synchronize(event);
 }
-EVENSTRIDE_EXPORT CuResult cuEventDestroy_v2(CuEvent event) {
-  return table().event_destroy(event);
-}
 EVENSTRIDE_EXPORT CuResult cuMemAlloc_v2(CuAddress* address, std::size_t bytes) {
   return table().memory_allocate(address, bytes);
 }

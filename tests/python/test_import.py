@@ -69,6 +69,15 @@ def test_the_sampler_comes_with_torch_on_first_use():
     )
 
 
+def test_submodules_come_on_first_use():
+    run(
+        "import sys, evenstride as es\n"
+        "assert 'evenstride.cuda' not in sys.modules\n"
+        "assert es.cuda.is_built() in (True, False)\n"
+        "assert es.cuda is sys.modules['evenstride.cuda']\n"
+    )
+
+
 def test_every_public_name_is_there_and_listed():
     assert {"BucketBatchSampler", "EpochPlan", "optimal_edges", "plan_epoch"} <= set(es.__all__)
     for name in es.__all__:
