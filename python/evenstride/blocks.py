@@ -61,13 +61,9 @@ class Supply:
         self.refill()
 
     def allocate(self, num_bytes: int) -> torch.Tensor:
-        """Return a block that is large enough, for a batch that was made elsewhere."""
-        return self._blocks.allocate(max(num_bytes, self._num_bytes))
-
-    def give(self, num_bytes: int) -> None:
-        """Give one more block, large enough for a batch that has none."""
-        block = self.allocate(num_bytes)
-        self.given.put(block, block.data_ptr(), block.numel())
+        """Return a block for a batch that has none, as large as the largest so far."""
+        self._num_bytes = max(num_bytes, self._num_bytes)
+        return self._blocks.allocate(self._num_bytes)
 
     def count(self, *, is_in_block: bool) -> None:
         """Count a batch that was taken: if it lies in a block, a new one is owed to a later one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -42,6 +43,7 @@ class BoundCollator:
     ) -> None:
         outputs, self._main, self._listed = outputs_of(collate, columns)
         self.native = _core.Collator(outputs, rows, collate.pad_to_multiple_of)
+        self._outputs = outputs
         self._keys = [output.key for output in outputs]
         self._dtypes = [TORCH_DTYPES[output.dtype] for output in outputs]
         self._rows = rows
@@ -93,6 +95,11 @@ class BoundCollator:
         """Return the batch of some samples whose outputs have been made in memory of torch's."""
         tensors = tensors_in(storage, self._dtypes, places)
         return self._completed(dict(zip(self._keys, tensors, strict=True)), samples)
+
+    def padded_tokens(self, batch: Mapping[str, Any]) -> int:
+        """Return samples times the width of the widest output of a batch."""
+        shapes = [batch[output.key].shape[: 1 + output.has_width] for output in self._outputs]
+        return max(map(math.prod, shapes))
 
     @property
     def has_lists(self) -> bool:

@@ -9,8 +9,8 @@ from evenstride import _core
 from evenstride.device_memory import as_device, say_fallback, why_not
 from evenstride.device_target import Device, DeviceTarget, as_memory
 from evenstride.indices import as_rows
+from evenstride.loader_checks import as_limited
 from evenstride.loader_moving import moved
-from evenstride.options import as_count
 from evenstride.producers import is_native
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from evenstride.dataset import RaggedDataset
 
 __all__ = ["DeviceCollator", "is_built"]
+
+_MOST_TOKENS = 2**40
+_MOST_DEPTH = 2**20
 
 
 def is_built() -> bool:
@@ -49,15 +52,18 @@ class DeviceCollator:
     device : torch.device, default "cuda"
         "cuda" alone is the current one.
     max_padded_tokens, max_batch_size : int, optional
-        The largest batch: padded tokens and samples, at least 1. They size all memory at the start;
-        larger batches are refused. By default memory grows with the batches.
+        The largest batch: samples times width, and samples, in ``[1, 2**40]``. They size the memory
+        for tokens, and for values of which each sample has one, at the start; larger batches are
+        refused. By default memory grows with the largest batch so far.
     depth : int, default 2
-        How many batches can be on their way before the host waits for the device, at least 1.
+        The host waits for the device once ``depth + 2`` batches are on their way, in
+        ``[1, 2**20]``.
     memory : {"torch", "ring"}, default "torch"
         Where outputs lie: in memory that torch allocates for each batch, to which torch's own rules
         apply, or in ``depth + 2`` blocks that are used in turn. In a ring the next call ends the
-        lease of a batch: its tensors must not be used any more. A tensor that is still there when
-        its block comes round again is an error.
+        lease of a batch: its tensors must not be used any more. Blocks whose tensors are kept are
+        not used again; when all are kept, the next call is an error. Threads may share a collator
+        with torch's memory only.
 
     Raises
     ------
@@ -65,6 +71,8 @@ class DeviceCollator:
         If an argument is not of its kind.
     ValueError
         If a value is outside its range, or torch has no such device.
+    MemoryError
+        If there is no memory for the largest batch.
     RuntimeError
         If the driver fails, or this process was forked from one that used the device.
 
@@ -104,9 +112,9 @@ class DeviceCollator:
             )
             raise TypeError(msg)
         uses_ring = as_memory("memory", memory) == "ring"
-        num_slabs = as_count("depth", depth) + 2
-        self._most_tokens = _optional("max_padded_tokens", max_padded_tokens)
-        most_samples = _optional("max_batch_size", max_batch_size) or self._most_tokens or 0
+        num_slabs = as_limited("depth", depth, _MOST_DEPTH) + 2
+        self._most_tokens = _largest("max_padded_tokens", max_padded_tokens)
+        self._most_samples = _largest("max_batch_size", max_batch_size)
         self._dataset = dataset
         self._bound = collate.bound_to(dataset)
         self._device = as_device("device", device)
@@ -115,16 +123,23 @@ class DeviceCollator:
         if (reason := why_not(self._device)) is not None:
             say_fallback(self._device, reason)
             return
-        block_bytes = self._bound.native.most_bytes(most_samples, self._most_tokens or 0)
-        self._place = Device(self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0)
-        self._stager = _core.Stager(
-            self._bound.native,
-            self._place.native,
-            num_slabs=num_slabs,
-            most_samples=most_samples,
-            most_tokens=self._most_tokens or 0,
-        )
-        self._target = DeviceTarget(self._bound, self._place)
+        largest = {
+            "most_samples": 0 if max_batch_size is None else self._most_samples,
+            "most_tokens": 0 if max_padded_tokens is None else self._most_tokens,
+        }
+        try:
+            block_bytes = self._bound.native.most_bytes(**largest)
+            place = Device(self._device, block_bytes, num_blocks=num_slabs if uses_ring else 0)
+            self._stager = _core.Stager(
+                self._bound.native, place.native, num_slabs=num_slabs, **largest
+            )
+        except MemoryError as error:
+            msg = (
+                f"`max_padded_tokens`, {max_padded_tokens}, and `max_batch_size`, "
+                f"{max_batch_size}, must be of batches for which there is memory."
+            )
+            raise MemoryError(msg) from error
+        self._target = DeviceTarget(self._bound, place)
 
     def __call__(self, indices: Any) -> dict[str, Any]:
         """Return a batch of rows, ready on the calling thread's current stream.
@@ -137,33 +152,45 @@ class DeviceCollator:
         Returns
         -------
         dict of str to torch.Tensor
+            Keys and shapes are those of the collator's batches; lists of tensors where a ragged
+            field has no :class:`Field`.
 
         Raises
         ------
-        IndexError, ValueError
-            If a row is outside the data set, or the batch is larger than the largest one.
+        IndexError, TypeError, ValueError
+            If an index is no row of the data set, a value does not fit into its output, or the
+            batch is larger than the largest one.
         RuntimeError
-            If the device fails, or a tensor of the ring was kept.
+            If the device fails, or tensors keep all of the ring.
 
         """
         # A list is quicker as it is.
         rows = indices if isinstance(indices, list) else as_rows(indices, len(self._dataset))
-        if self._target is None:
-            batch: dict[str, Any] = moved(
-                self._bound.batch(rows), device=self._device, pins_memory=False
+        if len(rows) > self._most_samples:
+            msg = (
+                f"A batch must have at most `max_batch_size` = {self._most_samples} samples, but "
+                f"has {len(rows)}."
             )
+            raise ValueError(msg)
+        if self._target is None:
+            collated = self._bound.batch(rows)
+            self._check_tokens(self._bound.padded_tokens(collated))
+            batch: dict[str, Any] = moved(collated, device=self._device, pins_memory=False)
             return batch
         made = self._stager.stage(self._numbers, self._bound.native, rows)
         self._numbers += 1
-        if self._most_tokens is not None and made.padded_tokens > self._most_tokens:
-            msg = (
-                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded "
-                f"tokens, but has {made.padded_tokens}."
-            )
-            raise ValueError(msg)
+        self._check_tokens(made.padded_tokens)
         batch = self._target.finished(made, lambda: rows)
         made.count(self._bound.native)
         return batch
+
+    def _check_tokens(self, padded_tokens: int) -> None:
+        if padded_tokens > self._most_tokens:
+            msg = (
+                f"A batch must have at most `max_padded_tokens` = {self._most_tokens} padded "
+                f"tokens, but has {padded_tokens}."
+            )
+            raise ValueError(msg)
 
     @contextlib.contextmanager
     def lease(self, indices: Any) -> Iterator[dict[str, Any]]:
@@ -174,10 +201,22 @@ class DeviceCollator:
         indices : sequence of int, or array or tensor of integers
             Rows of the data set; negative ones count from the end.
 
+        Yields
+        ------
+        dict of str to torch.Tensor
+            What a call returns.
+
+        Raises
+        ------
+        IndexError, TypeError, ValueError, RuntimeError
+            As a call does.
+
         """
-        yield self(indices)
-        if self._target is not None:
-            self._target.release()
+        try:
+            yield self(indices)
+        finally:
+            if self._target is not None:
+                self._target.release()
 
     @property
     def truncated(self) -> dict[str, dict[str, int]]:
@@ -192,5 +231,5 @@ class DeviceCollator:
         raise TypeError(msg)
 
 
-def _optional(name: str, value: SupportsIndex | None) -> int | None:
-    return None if value is None else as_count(name, value)
+def _largest(name: str, value: SupportsIndex | None) -> int:
+    return _MOST_TOKENS if value is None else as_limited(name, value, _MOST_TOKENS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -44,11 +45,26 @@ def as_device(name: str, device: Any) -> torch.device:
     try:
         given = torch.device(device)
     except (RuntimeError, TypeError) as error:
+        if isinstance(device, int):  # Of whichever kind torch has; it has none.
+            msg = f"`{name}` must be a device that this torch has, but is {device}. {_missing()}"
+            raise ValueError(msg) from error  # noqa: TRY004 - An int is of the right kind.
         msg = f"`{name}` must be a device that torch knows, but is {device!r}."
         raise (ValueError if isinstance(device, str) else TypeError)(msg) from error
-    if given.type == "cuda" and not torch.cuda.is_available():
-        msg = f"`{name}` must be a device that this torch has, but is {given}. {_missing()}"
-        raise ValueError(msg)
+    if given.type == "cuda":
+        if not torch.cuda.is_available():
+            msg = f"`{name}` must be a device that this torch has, but is {given}. {_missing()}"
+            raise ValueError(msg)
+        num_devices = torch.cuda.device_count()
+        index: int | None = given.index
+        if (0 if index is None else index) >= num_devices:
+            msg = f"`{name}` must be a CUDA device in [0, {num_devices}), but is {given}."
+            raise ValueError(msg)
+    elif given.type not in ("cpu", "meta"):
+        try:
+            torch.empty(0, device=given)
+        except (NotImplementedError, RuntimeError) as error:
+            msg = f"`{name}` must be a device that this torch has, but is {given}."
+            raise ValueError(msg) from error
     return given
 
 
@@ -74,8 +90,15 @@ def say_fallback(device: torch.device, reason: str) -> None:
     if reason not in _said:
         _said.add(reason)
         msg = f"Batches for {device} are collated on the host and copied, because {reason}"
-        msg = msg.removesuffix(".") + "."
-        warnings.warn(msg, stacklevel=3)
+        warnings.warn(msg.removesuffix(".") + ".", stacklevel=_levels_to_user())
+
+
+def _levels_to_user() -> int:
+    """Return how many calls lie between the caller and the code that uses the package."""
+    frame, levels = sys._getframe(1), 1  # noqa: SLF001 - Python's own way to look at callers.
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("evenstride."):
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 def _missing() -> str:

@@ -56,16 +56,16 @@ class Device:
 
     def submit(self, made: _core.DeviceBatch) -> None:
         """Submit a batch, unless it was submitted to this device."""
-        if self.native.has(made):
+        if self.native.has(made) or self.native.submit(made):
             return
-        while not self.native.submit(made):  # What is given may go to others.
-            if self.supply is None:
-                msg = (
-                    "A batch must be given up before so many others are taken: all memory of the "
-                    f"ring on {self.memory.device} is leased."
-                )
-                raise RuntimeError(msg)
-            self.supply.give(made.num_bytes)
+        if self.supply is None:
+            msg = (
+                "Tensors of earlier batches must be let go of when their lease is over, but all "
+                f"memory of the ring on {self.memory.device} is in use."
+            )
+            raise RuntimeError(msg)
+        block = self.supply.allocate(made.num_bytes)
+        self.native.submit_into(made, block, block.data_ptr(), block.numel())
 
     def close(self) -> None:
         """Let go of the memory that no batch was made in."""
@@ -74,7 +74,7 @@ class Device:
 
 
 class DeviceTarget:
-    """One consumer of a device."""
+    """One consumer of a device. One thread at a time uses it."""
 
     def __init__(self, bound: BoundCollator, device: Device) -> None:
         self._bound = bound
@@ -84,19 +84,19 @@ class DeviceTarget:
     def finished(self, made: _core.DeviceBatch, samples: Callable[[], Samples]) -> dict[str, Any]:
         """Return a batch that the calling thread's current stream waits for.
 
-        In a ring, the lease of the batch before is over with this call. Can be called again if what
-        follows fails.
+        In a ring, the lease of the batch before is over with this call. Can be called again if it
+        or what follows fails.
         """
         device, memory = self._device, self._device.memory
         stream = memory.current_stream()
-        self.release(stream)
+        self.release(stream, unless=made)
         device.submit(made)
-        device.native.hand_over(made, stream)
         if device.supply is None:
             self._leased = (made, stream)
-            batch = self._bound.tensors(
-                made.capsules(self._bound.native, *memory.dlpack_device), samples
-            )
+        device.native.hand_over(made, stream)
+        if device.supply is None:
+            capsules = made.capsules(self._bound.native, *memory.dlpack_device)
+            batch = self._bound.tensors(capsules, samples)
         else:
             block: torch.Tensor = made.owner
             memory.hand_over(block)
@@ -106,10 +106,18 @@ class DeviceTarget:
             batch = moved(batch, device=memory.device, pins_memory=False)
         return batch
 
-    def release(self, stream: int | None = None) -> None:
+    def release(
+        self, stream: int | None = None, *, unless: _core.DeviceBatch | None = None
+    ) -> None:
         """End the lease of the last batch, after what its stream and this one have been given."""
-        if self._leased is not None:
-            made, began = self._leased
-            now = self._device.memory.current_stream() if stream is None else stream
+        if self._leased is None or self._leased[0] is unless:
+            return
+        made, began = self._leased
+        now = self._device.memory.current_stream() if stream is None else stream
+        self._device.native.release(made, sorted({began, now}))
+        self._leased = None
+
+    def forget(self, made: _core.DeviceBatch) -> None:
+        """Leave the lease of a batch that is put back to whoever takes it then."""
+        if self._leased is not None and self._leased[0] is made:
             self._leased = None
-            self._device.native.release(made, sorted({began, now}))

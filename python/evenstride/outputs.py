@@ -31,6 +31,11 @@ class Output(NamedTuple):
     max_length: int = UNLIMITED
     prompt: _core.Column | None = None
 
+    @property
+    def has_width(self) -> bool:
+        """Whether it has places for tokens, and not one value a sample."""
+        return self.column.is_ragged and self.source != "lengths"
+
 
 class Outputs(NamedTuple):
     """The keys of a batch that are written, and how the others come about.

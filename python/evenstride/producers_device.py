@@ -47,7 +47,8 @@ class DeviceProducers:
                 device,
                 batches.most_bytes(bound),
                 num_blocks=devices.count(device) * (depth + 2) if uses_ring else 0,
-                num_ahead=min(devices.count(device) * depth, num_left) if goes_ahead else 0,
+                # Of each target, those in its queue, and one for the batch after a take.
+                num_ahead=min(devices.count(device) * (depth + 1), num_left) if goes_ahead else 0,
                 num_batches=num_left,
             )
             for device in sorted(set(devices), key=str)
@@ -89,10 +90,11 @@ class DeviceProducers:
         made.count(self._bound.native)
         supply = self._of_targets[target].supply
         if supply is not None:
-            supply.count(is_in_block=made.is_early)
+            supply.count(is_in_block=made.is_given)
 
     def put_back(self, target: int, number: int, made: _core.DeviceBatch) -> None:
         """Undo a take."""
+        self._targets[target].forget(made)
         self._workers.put_back(target, number, made)
 
     def join(self, patience_s: float | None) -> None:  # noqa: ARG002 - None of them waits for us.

@@ -100,7 +100,8 @@ def _with_kernel(devices: Sequence[torch.device | None]) -> list[torch.device]:
         if (reason := why_not(device)) is not None:
             say_fallback(device, reason)
             return []
-    if len(wanted) < len(devices):
+    if 0 < len(wanted) < len(devices):
+        say_fallback(wanted[0], "another target stays on the host")
         return []
     return [torch.device("cuda", index_of(device)) for device in wanted]
 
