@@ -1,6 +1,7 @@
-#include "cuda/device_batches.h"
+#include "cuda/destination.h"
 
-#include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace evenstride {
@@ -25,65 +26,68 @@ std::optional<BlockRing::Block> Destination::take_block(std::size_t bytes) {
                           .user = nullptr};
 }
 
+// Undoes a take, as if there had been none.
+void Destination::put_back(BlockRing::Block block) {
+  if (ring_) {
+    ring_->cancel(std::move(block));
+  } else {
+    given_->put(
+        {.address = block.address, .capacity = block.capacity, .owner = std::move(block.owner)});
+  }
+}
+
+// Lets go of the memory of a batch that was submitted here, and may still be written.
+void Destination::give_up(DeviceBatch& batch) {
+  BlockRing::Block block = std::exchange(batch.block, {});
+  block.user = std::exchange(batch.ready, nullptr);
+  batch.destination = nullptr;
+  if (ring_) {
+    ring_->cancel(std::move(block));
+  }  // Else it goes back to a stream, ours, whose next work comes after.
+}
+
 bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
+  if (batch.slab == nullptr) {
+    throw std::logic_error("A batch must have its slab to be submitted, but batch " +
+                           std::to_string(batch.number) + " has let go of it.");
+  }
   std::optional<BlockRing::Block> block = take_block(batch.staged.layout.bytes);
   if (!block) {
     return false;
   }
-  batch.ready = lane_.submit(batch.staged, batch.slab->memory, block->address, block->user.get(),
-                             batch.number, most_blocks);
-  batch.slab->reader = batch.ready;
+  // The new reader of the slab stands for the one before, too.
+  const Event* const after[] = {block->user.get(), batch.slab->reader.get()};
+  std::shared_ptr<const Event> ready;
+  try {
+    ready = lane_.submit(batch.staged, batch.slab->memory, block->address, after, batch.number,
+                         most_blocks);
+  } catch (...) {
+    put_back(*std::move(block));
+    throw;
+  }
+  batch.slab->reader = ready;
+  if (batch.destination != nullptr) {
+    batch.destination->give_up(batch);
+  }
   batch.destination = this;
   batch.block = *std::move(block);
+  batch.ready = std::move(ready);
+  batch.is_early = false;
   return true;
 }
 
-void Destination::hand_over(DeviceBatch& batch, CuStream consumer) {
+void Destination::hand_over(const DeviceBatch& batch, CuStream consumer) {
   lane_.make_wait(consumer, *batch.ready);
-  batch.slab.reset();
 }
 
 void Destination::release(DeviceBatch& batch, std::span<const CuStream> streams) {
-  batch.block.owner.reset();
+  if (batch.destination != this) {
+    return;
+  }
   ring_->release(batch.block, streams);
-}
-
-Stager::Stager(std::shared_ptr<const Collator> collator, Lane& lane, std::size_t num_slabs,
-               std::uint64_t most_samples, std::uint64_t most_tokens)
-    : staging_(std::move(collator)) {
-  const std::uint64_t bytes = staging_.most_bytes(most_samples, most_tokens);
-  lane.reserve(bytes);
-  pool_ = PinnedPool::make(lane, num_slabs, bytes);
-}
-
-std::shared_ptr<DeviceBatch> Stager::stage(std::uint64_t number,
-                                           std::span<const std::int64_t> samples, BatchRows& rows) {
-  staging_.collator().look_up(samples, rows);
-  auto batch = std::make_shared<DeviceBatch>();
-  batch->number = number;
-  staging_.lay_out(rows, batch->staged);
-  batch->slab = pool_->take(batch->staged.bytes);
-  staging_.write(rows, batch->staged, batch->slab->memory);
-  return batch;
-}
-
-MakeBatch stage_for(std::shared_ptr<Stager> stager,
-                    std::vector<std::shared_ptr<Destination>> destinations,
-                    std::shared_ptr<const Delivery> delivery) {
-  const bool has_one = std::ranges::count(destinations, destinations.front()) ==
-                       static_cast<std::ptrdiff_t>(destinations.size());
-  return [stager = std::move(stager), destinations = std::move(destinations),
-          delivery = std::move(delivery),
-          has_one](std::uint64_t number, std::span<const std::int64_t> samples,
-                   BatchRows& rows) -> Delivery::Parcel {
-    std::shared_ptr<DeviceBatch> batch = stager->stage(number, samples, rows);
-    const std::optional<std::uint32_t> target =
-        has_one ? std::optional<std::uint32_t>(0) : delivery->target_of(number);
-    if (target) {
-      batch->is_early = destinations[*target]->submit(*batch);
-    }
-    return batch;
-  };
+  batch.block = {};
+  batch.ready.reset();
+  batch.destination = nullptr;
 }
 
 }  // namespace evenstride
