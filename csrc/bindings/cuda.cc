@@ -1,5 +1,3 @@
-#include "cuda/device_batches.h"
-
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -18,7 +16,9 @@
 #include "bindings/placed.h"
 #include "bindings/shared.h"
 #include "bindings/unlocked.h"
+#include "cuda/destination.h"
 #include "cuda/kernel_image.h"
+#include "cuda/stager.h"
 #include "loader/pooled_collator.h"
 
 namespace evenstride {
@@ -109,9 +109,12 @@ std::unique_ptr<PassWorkers<DeviceBatch>> start_device_workers(
     const std::shared_ptr<Delivery>& delivery,
     const std::vector<std::shared_ptr<Destination>>& destinations, std::uint64_t first,
     std::uint64_t stride, int num_threads) {
-  return std::make_unique<PassWorkers<DeviceBatch>>(stage_for(stager, destinations, delivery),
-                                                    to_planned(indices, offsets, first, stride),
-                                                    delivery, num_threads);
+  MakeBatch make = [&] {
+    const Unlocked unlocked;  // Memory of devices is reserved.
+    return stage_for(stager, destinations, delivery);
+  }();
+  return std::make_unique<PassWorkers<DeviceBatch>>(
+      std::move(make), to_planned(indices, offsets, first, stride), delivery, num_threads);
 }
 
 }  // namespace
@@ -151,10 +154,14 @@ void def_cuda(py::module_& m) {
            "Return one DLPack capsule for each output.")
       .def(
           "count",
-          [](const DeviceBatch& self, PooledCollator& collator) {
+          [](DeviceBatch& self, PooledCollator& collator) {
             collator.count(self.staged.layout);
+            const Unlocked unlocked;
+            self.slab.reset();
           },
-          py::arg("collator"), "Count what was cut in it.");
+          py::arg("collator"),
+          "Count what was cut in it, once a consumer has it for good: it cannot be submitted "
+          "again.");
 
   py::class_<Destination, std::shared_ptr<Destination>>(
       m, "Destination", "The memory of one device for batches, and the way there.",

@@ -162,14 +162,17 @@ void Lane::take_back(std::vector<CuEvent> marks) noexcept {
 }
 
 std::shared_ptr<const Event> Lane::submit(const StagedBatch& batch, const std::byte* slab,
-                                          CuAddress out, const Event* after, std::uint64_t number,
-                                          unsigned most_blocks) {
+                                          CuAddress out, std::span<const Event* const> after,
+                                          std::uint64_t number, unsigned most_blocks) {
   const std::string purpose = "batch " + std::to_string(number);
   const std::shared_ptr<Event> event(new Event(*this));
   const Current current(*this);
   const std::lock_guard lock(mutex_);
-  if (after != nullptr) {
-    for (CuEvent mark : after->marks_) {
+  for (const Event* const event_before : after) {
+    if (event_before == nullptr) {
+      continue;
+    }
+    for (CuEvent mark : event_before->marks_) {
       check(driver_.stream_wait_event(stream_, mark, 0), "cuStreamWaitEvent", purpose);
     }
   }

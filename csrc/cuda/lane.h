@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,15 +60,16 @@ class Lane {
 
   // Copies a slab to the device and pads it into `out`, memory of the device for
   // batch.layout.bytes bytes at a multiple of 64: one copy, one launch, one event, which is
-  // returned. A batch without samples has the event alone. Work that `after` stands for comes
-  // before; it may be null. `number` stands in errors.
+  // returned. A batch without samples has the event alone. All work that `after` stands for
+  // comes before; null ones stand for none. `number` stands in errors.
   // The slab must stay as it is until the event is done. Uses at most `most_blocks` blocks of
   // the device, though one for each group of outputs, or a small part of it if that is 0, so as not
   // to hold up other work. Grows the memory for slabs where one is larger than all before;
   // otherwise allocates nothing, and never waits for the device. After an error, nothing reads the
   // slab and nothing writes to `out`.
   [[nodiscard]] std::shared_ptr<const Event> submit(const StagedBatch& batch, const std::byte* slab,
-                                                    CuAddress out, const Event* after,
+                                                    CuAddress out,
+                                                    std::span<const Event* const> after,
                                                     std::uint64_t number, unsigned most_blocks = 0);
 
   // Lets a consumer's stream of this device wait for an event.

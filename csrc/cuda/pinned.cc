@@ -15,14 +15,14 @@ namespace evenstride {
 struct PinnedPool::Loan {
   explicit Loan(std::shared_ptr<PinnedPool> lender) : pool(std::move(lender)) {}
   ~Loan() {
-    if (slab.memory != nullptr) {
+    if (!slab.empty()) {
       pool->give_back(std::move(slab));
     }
   }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
 
-  PinnedSlab slab;
+  Slabs slab;  // One, once it is lent.
   std::shared_ptr<PinnedPool> pool;
 };
 
@@ -31,7 +31,7 @@ std::shared_ptr<PinnedPool> PinnedPool::make(Lane& lane, std::size_t num_slabs,
   std::shared_ptr<PinnedPool> pool(new PinnedPool(lane));
   pool->largest_ = capacity;
   for (std::size_t i = 0; i < num_slabs; ++i) {
-    pool->idle_.push_back(pool->allocate(capacity));
+    pool->idle_.splice(pool->idle_.end(), pool->allocate(capacity));
   }
   return pool;
 }
@@ -39,13 +39,16 @@ std::shared_ptr<PinnedPool> PinnedPool::make(Lane& lane, std::size_t num_slabs,
 PinnedPool::PinnedPool(Lane& lane) : lane_(lane) {}
 
 PinnedPool::~PinnedPool() {
+  if (!home_.is_here()) {
+    return;
+  }
   for (PinnedSlab& slab : idle_) {
     try {
       if (slab.reader != nullptr) {
         slab.reader->wait();
       }
     } catch (const std::exception&) {
-      continue;  // A fork, or the device may still read it, for all that is known.
+      continue;  // The device may still read it, for all that is known.
     }
     free(slab);
   }
@@ -55,26 +58,26 @@ std::shared_ptr<PinnedSlab> PinnedPool::take(std::size_t bytes) {
   check_not_forked(home_);
   // First, because what is allocated here could throw with a slab in hand.
   const auto loan = std::make_shared<Loan>(shared_from_this());
-  std::size_t largest = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    largest_ = std::max(largest_, bytes);
-    largest = largest_;
+  Slabs slab = take_idle();
+  if (!slab.empty() && slab.front().capacity < bytes) {
+    free(slab.front());
+    slab.clear();
   }
-  PinnedSlab slab = take_idle();
-  if (slab.memory != nullptr && slab.capacity < bytes) {
-    free(slab);
-    slab = {};
-  }
-  if (slab.memory == nullptr) {
+  if (slab.empty()) {
+    std::size_t largest = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      largest = std::max(largest_, bytes);
+    }
     slab = allocate(largest);
   }
   {
     const std::lock_guard lock(mutex_);
+    largest_ = std::max(largest_, bytes);
     ++use_.lent;
   }
   loan->slab = std::move(slab);
-  return {loan, &loan->slab};
+  return {loan, &loan->slab.front()};
 }
 
 PinnedPool::Use PinnedPool::use() const {
@@ -83,9 +86,9 @@ PinnedPool::Use PinnedPool::use() const {
   return use_;
 }
 
-// Returns a slab that nobody reads, or no memory if all are lent.
-PinnedSlab PinnedPool::take_idle() {
-  PinnedSlab slab;
+// Returns a slab that nobody reads, or nothing if all are lent.
+PinnedPool::Slabs PinnedPool::take_idle() {
+  Slabs slab;
   {
     const std::lock_guard lock(mutex_);
     const auto is_free = [](const PinnedSlab& idle) {
@@ -93,30 +96,31 @@ PinnedSlab PinnedPool::take_idle() {
     };
     const auto found = std::ranges::find_if(idle_, is_free);
     if (found != idle_.end()) {
-      slab = std::exchange(*found, {});
-      idle_.erase(found);
-      slab.reader.reset();
+      slab.splice(slab.end(), idle_, found);
+      found->reader.reset();
     } else if (!idle_.empty()) {
-      slab = std::exchange(idle_.front(), {});
-      idle_.pop_front();
+      slab.splice(slab.end(), idle_, idle_.begin());
       ++use_.waits;
     }
   }
-  if (slab.reader != nullptr) {  // Unlocked, so that others can return theirs in the meantime.
+  if (!slab.empty() &&
+      slab.front().reader !=
+          nullptr) {  // Unlocked, so that others can return theirs in the meantime.
     try {
-      slab.reader->wait();
+      slab.front().reader->wait();
     } catch (...) {
       const std::lock_guard lock(mutex_);
-      idle_.push_front(std::move(slab));
+      idle_.splice(idle_.begin(), slab);
       throw;
     }
-    slab.reader.reset();
+    slab.front().reader.reset();
   }
   return slab;
 }
 
-PinnedSlab PinnedPool::allocate(std::size_t bytes) {
+PinnedPool::Slabs PinnedPool::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
+  Slabs slab(1);  // First, because it could throw with memory in hand.
   // Shared, so that a fork copies no page from under the device.
   void* const memory =
       mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -134,16 +138,18 @@ PinnedSlab PinnedPool::allocate(std::size_t bytes) {
   ++use_.slabs;
   ++use_.allocations;
   use_.bytes += capacity;
-  return {.memory = static_cast<std::byte*>(memory), .capacity = capacity, .reader = nullptr};
+  slab.front() = {
+      .memory = static_cast<std::byte*>(memory), .capacity = capacity, .reader = nullptr};
+  return slab;
 }
 
-void PinnedPool::give_back(PinnedSlab slab) noexcept {
+void PinnedPool::give_back(Slabs slab) noexcept {
   if (!home_.is_here()) {
     return;  // A thread that the fork left behind may hold the lock.
   }
   const std::lock_guard lock(mutex_);
   --use_.lent;
-  idle_.push_back(std::move(slab));
+  idle_.splice(idle_.end(), slab);
 }
 
 void PinnedPool::free(const PinnedSlab& slab) noexcept {

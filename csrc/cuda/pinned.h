@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 
@@ -22,12 +22,12 @@ struct PinnedSlab {
 
 // Lends slabs of pages that forked processes share, pinned once. Make it with `make`; slabs that
 // are lent keep it alive. In a process that was forked since, every call throws std::runtime_error,
-// and slabs that end there are left alone. Thread-safe.
+// and slabs are left alone, whatever ends there. Thread-safe.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   // Allocates `num_slabs` slabs of `capacity` bytes at once. Throws std::bad_alloc and DeviceError.
   static std::shared_ptr<PinnedPool> make(Lane& lane, std::size_t num_slabs, std::size_t capacity);
-  // Waits for what still reads a slab.
+  // Waits for what still reads a slab. Nothing in a process that was forked since.
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -52,16 +52,19 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   explicit PinnedPool(Lane& lane);
 
-  [[nodiscard]] PinnedSlab take_idle();
-  [[nodiscard]] PinnedSlab allocate(std::size_t bytes);
-  void give_back(PinnedSlab slab) noexcept;
+  // Slabs are moved from list to list, so that none can be lost for want of memory.
+  using Slabs = std::list<PinnedSlab>;
+
+  [[nodiscard]] Slabs take_idle();
+  [[nodiscard]] Slabs allocate(std::size_t bytes);
+  void give_back(Slabs slab) noexcept;
   void free(const PinnedSlab& slab) noexcept;
 
   Lane& lane_;
   HomeProcess home_;
   mutable std::mutex mutex_;
-  std::deque<PinnedSlab> idle_;  // Those that were returned first come first.
-  std::size_t largest_ = 0;      // That was ever asked for.
+  Slabs idle_;               // Those that were returned first come first.
+  std::size_t largest_ = 0;  // For which there ever was memory.
   Use use_{};
 };
 

@@ -29,6 +29,7 @@ struct BlockRing::Place {
 
 BlockRing::BlockRing(Lane& lane, std::size_t num_blocks, std::size_t capacity)
     : lane_(lane), places_(num_blocks), largest_(capacity) {
+  idle_.reserve(num_blocks);
   for (Place& place : places_) {
     place.memory = std::make_shared<const Memory>(lane_, capacity);
     idle_.push_back(&place);
@@ -36,13 +37,16 @@ BlockRing::BlockRing(Lane& lane, std::size_t num_blocks, std::size_t capacity)
 }
 
 BlockRing::~BlockRing() {
+  if (!home_.is_here()) {
+    return;
+  }
   for (const Place* const place : idle_) {
     try {
       if (place->user != nullptr) {
         place->user->wait();
       }
     } catch (const std::exception&) {
-      return;  // A fork, or the driver is gone or has failed: nothing can be freed either.
+      return;  // The driver is gone or has failed: nothing can be freed either.
     }
   }
 }
@@ -59,19 +63,20 @@ std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
         "A tensor of a batch whose lease is over is still alive, and the next batch needs its "
         "memory; copy what you want to keep.");
   }
-  largest_ = std::max(largest_, bytes);
   if (place.memory == nullptr || place.memory->capacity < bytes) {
     if (place.user != nullptr) {
       place.user->wait();
       place.user.reset();
     }
     place.memory.reset();  // First, because there may not be memory for both.
-    place.memory = std::make_shared<const Memory>(lane_, largest_);
+    const std::size_t largest = std::max(largest_, bytes);
+    place.memory = std::make_shared<const Memory>(lane_, largest);
+    largest_ = largest;
   }
   // A pointer of its own for every lease, so that its end can be seen.
   const auto owner = std::make_shared<std::shared_ptr<const Memory>>(place.memory);
   place.lease = owner;
-  idle_.pop_front();
+  idle_.erase(idle_.begin());
   return Block{.address = place.memory->address,
                .capacity = place.memory->capacity,
                .owner = owner,
@@ -81,12 +86,30 @@ std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
 void BlockRing::release(const Block& block, std::span<const CuStream> streams) {
   check_not_forked(home_);
   const std::lock_guard lock(mutex_);
+  Place& place = leased_place(block);
+  place.user = lane_.record(streams);
+  idle_.push_back(&place);
+}
+
+void BlockRing::cancel(Block block) {
+  check_not_forked(home_);
+  block.owner.reset();
+  const std::lock_guard lock(mutex_);
+  Place& place = leased_place(block);
+  place.user = std::move(block.user);
+  idle_.insert(idle_.begin(), &place);
+}
+
+// Precondition: mutex_ is held.
+BlockRing::Place& BlockRing::leased_place(const Block& block) {
   const auto is_its_place = [&block](const Place& place) {
     return place.memory != nullptr && place.memory->address == block.address;
   };
-  Place& place = *std::ranges::find_if(places_, is_its_place);
-  place.user = lane_.record(streams);
-  idle_.push_back(&place);
+  const auto found = std::ranges::find_if(places_, is_its_place);
+  if (found == places_.end() || std::ranges::find(idle_, &*found) != idle_.end()) {
+    throw std::logic_error("A block must be leased for its lease to end, but its lease is over.");
+  }
+  return *found;
 }
 
 }  // namespace evenstride

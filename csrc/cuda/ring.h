@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,20 +44,26 @@ class BlockRing {
   [[nodiscard]] std::optional<Block> lease(std::size_t bytes);
 
   // Ends a lease after what these streams of the device have been given up to now. The caller lets
-  // go of its copies of the owner. Throws DeviceError; then the block stays leased. Precondition:
-  // the block is leased.
+  // go of its copies of the owner. Throws std::logic_error if the block is not leased, and
+  // DeviceError; then the block stays leased.
   void release(const Block& block, std::span<const CuStream> streams);
+
+  // Undoes a lease: the block is the next one again, after what `block.user` stands for, and its
+  // owner is let go of. Throws std::logic_error if the block is not leased.
+  void cancel(Block block);
 
  private:
   struct Memory;
   struct Place;
 
+  [[nodiscard]] Place& leased_place(const Block& block);
+
   Lane& lane_;
   HomeProcess home_;
   mutable std::mutex mutex_;
   std::vector<Place> places_;
-  std::deque<Place*> idle_;  // Those whose leases ended first come first.
-  std::size_t largest_;      // That was ever asked for.
+  std::vector<Place*> idle_;  // Those whose leases ended first come first. Never grows.
+  std::size_t largest_;       // For which there ever was memory.
 };
 
 }  // namespace evenstride

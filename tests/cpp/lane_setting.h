@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cuda/lane.h"
@@ -42,7 +43,8 @@ class Setting {
 
   std::shared_ptr<const Event> submit(const Ready& ready, const Event* after = nullptr,
                                       unsigned most_blocks = 0) {
-    return lane.submit(ready.made.staged, ready.slab->memory, ready.out, after, 17, most_blocks);
+    return lane.submit(ready.made.staged, ready.slab->memory, ready.out, std::span(&after, 1), 17,
+                       most_blocks);
   }
 
   [[nodiscard]] bool has_arrived(const Ready& ready) const {

@@ -47,9 +47,9 @@ TEST(Lane, ABatchIsOneCopyOneLaunchAndOneEvent) {
 TEST(Lane, ABatchWithoutSamplesIsAnEventAlone) {
   Setting setting;
   const Corpus::Made none = setting.corpus.make(setting.random, 0);
-  setting.lane.submit(none.staged, nullptr, 0, nullptr, 0).reset();
+  setting.lane.submit(none.staged, nullptr, 0, {}, 0).reset();
   setting.fake.forget_calls();
-  EXPECT_TRUE(setting.lane.submit(none.staged, nullptr, 0, nullptr, 1)->is_done());
+  EXPECT_TRUE(setting.lane.submit(none.staged, nullptr, 0, {}, 1)->is_done());
   EXPECT_EQ(setting.fake.calls(), (Calls{"cuCtxPushCurrent", "cuEventRecord", "cuCtxPopCurrent",
                                          "cuCtxPushCurrent", "cuEventQuery", "cuCtxPopCurrent"}));
 }
@@ -182,7 +182,7 @@ Grid grid_of(int num_multiprocessors, std::uint32_t num_rows, std::uint32_t tile
   }
   const auto pool = PinnedPool::make(lane, 0, 0);
   const auto slab = pool->take(batch.bytes);
-  slab->reader = lane.submit(batch, slab->memory, 64, nullptr, 0, most_blocks);
+  slab->reader = lane.submit(batch, slab->memory, 64, {}, 0, most_blocks);
   EXPECT_EQ(fake.faults(), Calls{});
   return last_grid;
 }
@@ -269,7 +269,9 @@ TEST(Lane, TwoDevicesWorkSideBySide) {
     const Ready here = setting.make_ready();
     const Ready there = setting.make_ready();
     const auto first = setting.submit(here);
-    second.submit(there.made.staged, there.slab->memory, there.out, first.get(), 1)->wait();
+    const Event* const after = first.get();
+    second.submit(there.made.staged, there.slab->memory, there.out, std::span(&after, 1), 1)
+        ->wait();
     EXPECT_TRUE(first->is_done());
     EXPECT_TRUE(setting.has_arrived(here));
     EXPECT_TRUE(setting.has_arrived(there));

@@ -2,6 +2,7 @@
 #include "cuda/pinned.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +22,7 @@
 #include "lane_setting.h"
 #include "processes.h"
 #include "samples.h"
+#include "scarce_memory.h"
 
 namespace evenstride {
 namespace {
@@ -192,6 +194,25 @@ TEST(Pinned, MemoryThatCannotBePinnedIsGivenBack) {
   EXPECT_THROW((void)device.pool->take(~std::size_t{0}), std::bad_alloc);
 }
 
+TEST(Pinned, OneBatchThatIsTooLargeForMemoryDoesNotSpoilSmallerOnes) {
+  Device device;
+  device.fake.fail("cuMemHostRegister", kCuOutOfMemory);
+  EXPECT_THROW((void)device.pool->take(100'000), DeviceError);
+  EXPECT_EQ(device.pool->take(5000)->capacity, 8192U);
+}
+
+TEST(Pinned, ASlabReturnsWithoutMemoryForIt) {
+  Device device;
+  std::vector<std::shared_ptr<PinnedSlab>> lent;
+  for (int i = 0; i < 200; ++i) {
+    lent.push_back(device.pool->take(1));
+  }
+  testing::num_allocations_left = 0;
+  lent.clear();
+  testing::num_allocations_left.reset();
+  EXPECT_EQ(device.pool->use().lent, 0U);
+}
+
 TEST(Pinned, ASlabStaysInItsPlaceWhereWaitingFails) {
   Device device;
   auto slab = device.pool->take(1);
@@ -234,6 +255,21 @@ TEST(PinnedInAFork, CallsAreRefusedAndSlabsAreLeftAlone) {
   }));
   EXPECT_EQ(slab->memory[0], std::byte{2});
   expect_use(*device.pool, {.slabs = 2, .lent = 1, .bytes = 8192, .allocations = 2, .waits = 0});
+}
+
+TEST(PinnedInAFork, TheEndOfAPoolUnmapsNothing) {
+  Device device;
+  std::byte* memory = device.pool->take(1)->memory;
+  memory[0] = std::byte{1};
+  EXPECT_TRUE(holds_in_a_fork([&] {
+    device.pool.reset();
+    if (msync(memory, 4096, MS_ASYNC) != 0) {  // No memory is there.
+      return false;
+    }
+    memory[0] = std::byte{2};
+    return true;
+  }));
+  EXPECT_EQ(device.pool->take(1)->memory[0], std::byte{2});
 }
 
 const Driver* true_driver;

@@ -140,8 +140,9 @@ class PlayedLoader {
     Submitted batch{.made = corpus_.make(random, 6), .block = take_block(), .event = nullptr};
     const auto slab = pool_->take(batch.made.staged.bytes);
     corpus_.write(batch.made, slab->memory);
+    const Event* const after = batch.block.user.get();
     batch.event = lane_.submit(batch.made.staged, slab->memory, batch.block.address,
-                               batch.block.user.get(), static_cast<std::uint64_t>(number));
+                               std::span(&after, 1), static_cast<std::uint64_t>(number));
     slab->reader = batch.event;
     return batch;
   }

@@ -158,6 +158,46 @@ TEST(Ring, ABlockStaysLeasedWhereTheEndOfItsLeaseCannotBeMarked) {
   EXPECT_EQ(lease(ring).address, block.address);
 }
 
+TEST(Ring, ALeaseThatIsUndoneLeavesItsBlockTheNextAfterWhatUsesIt) {
+  Device device;
+  BlockRing ring(device.lane, 2, 1);
+  Block block = lease(ring);
+  Block other = lease(ring);
+  release(ring, block, std::span(&device.consumer, 1));
+  release(ring, other);
+  Block again = lease(ring);
+  const std::shared_ptr<const Event> user = again.user;
+  ASSERT_NE(user, nullptr);
+  ring.cancel(std::move(again));
+  const Block next = lease(ring);
+  EXPECT_EQ(next.address, block.address);
+  EXPECT_EQ(next.user, user);
+  EXPECT_EQ(lease(ring).address, other.address);
+  EXPECT_EQ(ring.lease(1), std::nullopt);
+}
+
+TEST(Ring, ALeaseThatIsOverIsNotEndedAgain) {
+  constexpr const char* kOver =
+      "A block must be leased for its lease to end, but its lease is over.";
+  Device device;
+  BlockRing ring(device.lane, 2, 1);
+  Block block = lease(ring);
+  release(ring, block);
+  EXPECT_EQ(message_of<std::logic_error>([&] { ring.release(block, {}); }), kOver);
+  EXPECT_EQ(message_of<std::logic_error>([&] { ring.cancel(block); }), kOver);
+  EXPECT_EQ(message_of<std::logic_error>([&] { ring.release(Block{}, {}); }), kOver);
+  EXPECT_NE(lease(ring).address, lease(ring).address);
+  EXPECT_EQ(ring.lease(1), std::nullopt);
+}
+
+TEST(Ring, OneBatchThatIsTooLargeForMemoryDoesNotSpoilSmallerOnes) {
+  Device device;
+  BlockRing ring(device.lane, 1, 1);
+  device.fake.fail("cuMemAlloc", kCuOutOfMemory);
+  EXPECT_THROW((void)ring.lease(100'000), DeviceError);
+  EXPECT_EQ(lease(ring, 5000).capacity, 8192U);
+}
+
 TEST(Ring, AtItsEndWhatUsesABlockIsWaitedFor) {
   Device device;
   bool is_used = false;

@@ -49,8 +49,11 @@ class Corpus {
          .dtype = DType::kBool},
         {.key = "lengths", .source = Output::Source::kLengths, .column = field_.column},
     };
-    staging_.emplace(std::make_shared<const Collator>(outputs, std::nullopt, 1));
+    collator_ = std::make_shared<const Collator>(outputs, std::nullopt, 1);
+    staging_.emplace(collator_);
   }
+
+  [[nodiscard]] std::shared_ptr<const Collator> collator() const { return collator_; }
 
   [[nodiscard]] Made make(Random& random, std::uint64_t most_samples) const {
     std::vector<std::int64_t> samples(random.below(most_samples + 1));
@@ -87,6 +90,7 @@ class Corpus {
 
  private:
   Field field_;
+  std::shared_ptr<const Collator> collator_;
   std::optional<Staging> staging_;
 };
 

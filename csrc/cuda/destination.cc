@@ -1,0 +1,93 @@
+#include "cuda/destination.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace evenstride {
+
+Destination::Destination(Lane& lane, std::shared_ptr<GivenBlocks> given)
+    : lane_(lane), given_(std::move(given)) {}
+
+Destination::Destination(Lane& lane, std::size_t num_blocks, std::size_t block_bytes)
+    : lane_(lane), ring_(std::in_place, lane, num_blocks, block_bytes) {}
+
+std::optional<BlockRing::Block> Destination::take_block(std::size_t bytes) {
+  if (ring_) {
+    return ring_->lease(bytes);
+  }
+  std::optional<GivenBlock> given = given_->take(bytes);
+  if (!given) {
+    return std::nullopt;
+  }
+  return BlockRing::Block{.address = given->address,
+                          .capacity = given->capacity,
+                          .owner = std::move(given->owner),
+                          .user = nullptr};
+}
+
+// Undoes a take, as if there had been none.
+void Destination::put_back(BlockRing::Block block) {
+  if (ring_) {
+    ring_->cancel(std::move(block));
+  } else {
+    given_->put(
+        {.address = block.address, .capacity = block.capacity, .owner = std::move(block.owner)});
+  }
+}
+
+// Lets go of the memory of a batch that was submitted here, and may still be written.
+void Destination::give_up(DeviceBatch& batch) {
+  BlockRing::Block block = std::exchange(batch.block, {});
+  block.user = std::exchange(batch.ready, nullptr);
+  batch.destination = nullptr;
+  if (ring_) {
+    ring_->cancel(std::move(block));
+  }  // Else it goes back to a stream, ours, whose next work comes after.
+}
+
+bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
+  if (batch.slab == nullptr) {
+    throw std::logic_error("A batch must have its slab to be submitted, but batch " +
+                           std::to_string(batch.number) + " has let go of it.");
+  }
+  std::optional<BlockRing::Block> block = take_block(batch.staged.layout.bytes);
+  if (!block) {
+    return false;
+  }
+  // The new reader of the slab stands for the one before, too.
+  const Event* const after[] = {block->user.get(), batch.slab->reader.get()};
+  std::shared_ptr<const Event> ready;
+  try {
+    ready = lane_.submit(batch.staged, batch.slab->memory, block->address, after, batch.number,
+                         most_blocks);
+  } catch (...) {
+    put_back(*std::move(block));
+    throw;
+  }
+  batch.slab->reader = ready;
+  if (batch.destination != nullptr) {
+    batch.destination->give_up(batch);
+  }
+  batch.destination = this;
+  batch.block = *std::move(block);
+  batch.ready = std::move(ready);
+  batch.is_early = false;
+  return true;
+}
+
+void Destination::hand_over(const DeviceBatch& batch, CuStream consumer) {
+  lane_.make_wait(consumer, *batch.ready);
+}
+
+void Destination::release(DeviceBatch& batch, std::span<const CuStream> streams) {
+  if (batch.destination != this) {
+    return;
+  }
+  ring_->release(batch.block, streams);
+  batch.block = {};
+  batch.ready.reset();
+  batch.destination = nullptr;
+}
+
+}  // namespace evenstride
