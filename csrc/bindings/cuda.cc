@@ -39,6 +39,13 @@ std::shared_ptr<Destination> make_ring(int ordinal, std::size_t num_blocks,
   return std::make_shared<Destination>(lane_of(ordinal), num_blocks, block_bytes);
 }
 
+void submit_into(Destination& destination, DeviceBatch& batch, py::object owner,
+                 std::uintptr_t address, std::size_t capacity) {
+  GivenBlock block{.address = address, .capacity = capacity, .owner = shared(std::move(owner))};
+  const Unlocked unlocked;
+  destination.submit_into(batch, std::move(block));
+}
+
 std::uintptr_t stream_of(int ordinal) {
   const Unlocked unlocked;
   return reinterpret_cast<std::uintptr_t>(lane_of(ordinal).stream());
@@ -141,8 +148,8 @@ void def_cuda(py::module_& m) {
       .def_property_readonly(
           "padded_tokens", [](const DeviceBatch& self) { return self.staged.padded_tokens(); },
           "Samples times the width of the widest output.")
-      .def_readonly("is_early", &DeviceBatch::is_early,
-                    "Whether it was submitted before a consumer had it.")
+      .def_readonly("is_given", &DeviceBatch::is_given,
+                    "Whether its memory was given before it needed it.")
       .def_property_readonly("owner", &owner, "Who owns the memory that was given for its outputs.")
       .def(
           "places",
@@ -184,6 +191,8 @@ void def_cuda(py::module_& m) {
           py::kw_only(), py::arg("most_blocks") = 0,
           "Submit a batch; return False if there is no memory for it. It takes a small part of the "
           "device, or up to most_blocks blocks.")
+      .def("submit_into", &submit_into, py::arg("batch"), py::arg("owner"), py::arg("address"),
+           py::arg("capacity"), "Submit a batch into memory that is for it alone.")
       .def(
           "hand_over",
           [](Destination& self, DeviceBatch& batch, std::uintptr_t stream) {

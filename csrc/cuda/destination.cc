@@ -5,6 +5,16 @@
 #include <utility>
 
 namespace evenstride {
+namespace {
+
+BlockRing::Block block_of(GivenBlock given) {
+  return {.address = given.address,
+          .capacity = given.capacity,
+          .owner = std::move(given.owner),
+          .user = nullptr};
+}
+
+}  // namespace
 
 Destination::Destination(Lane& lane, std::shared_ptr<GivenBlocks> given)
     : lane_(lane), given_(std::move(given)) {}
@@ -17,13 +27,7 @@ std::optional<BlockRing::Block> Destination::take_block(std::size_t bytes) {
     return ring_->lease(bytes);
   }
   std::optional<GivenBlock> given = given_->take(bytes);
-  if (!given) {
-    return std::nullopt;
-  }
-  return BlockRing::Block{.address = given->address,
-                          .capacity = given->capacity,
-                          .owner = std::move(given->owner),
-                          .user = nullptr};
+  return given ? std::optional(block_of(*std::move(given))) : std::nullopt;
 }
 
 // Undoes a take, as if there had been none.
@@ -47,33 +51,43 @@ void Destination::give_up(DeviceBatch& batch) {
 }
 
 bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
-  if (batch.slab == nullptr) {
-    throw std::logic_error("A batch must have its slab to be submitted, but batch " +
-                           std::to_string(batch.number) + " has let go of it.");
-  }
   std::optional<BlockRing::Block> block = take_block(batch.staged.layout.bytes);
   if (!block) {
     return false;
   }
-  // The new reader of the slab stands for the one before, too.
-  const Event* const after[] = {block->user.get(), batch.slab->reader.get()};
-  std::shared_ptr<const Event> ready;
   try {
-    ready = lane_.submit(batch.staged, batch.slab->memory, block->address, after, batch.number,
-                         most_blocks);
+    submit_to(*block, batch, most_blocks);
   } catch (...) {
     put_back(*std::move(block));
     throw;
   }
+  batch.is_given = true;
+  return true;
+}
+
+void Destination::submit_into(DeviceBatch& batch, GivenBlock given) {
+  BlockRing::Block block = block_of(std::move(given));
+  submit_to(block, batch, 0);
+  batch.is_given = false;
+}
+
+// Leaves the block as it is if it throws.
+void Destination::submit_to(BlockRing::Block& block, DeviceBatch& batch, unsigned most_blocks) {
+  if (batch.slab == nullptr) {
+    throw std::logic_error("A batch must have its slab to be submitted, but batch " +
+                           std::to_string(batch.number) + " has let go of it.");
+  }
+  // The new reader of the slab stands for the one before, too.
+  const Event* const after[] = {block.user.get(), batch.slab->reader.get()};
+  std::shared_ptr<const Event> ready = lane_.submit(batch.staged, batch.slab->memory, block.address,
+                                                    after, batch.number, most_blocks);
   batch.slab->reader = ready;
   if (batch.destination != nullptr) {
     batch.destination->give_up(batch);
   }
   batch.destination = this;
-  batch.block = *std::move(block);
+  batch.block = std::move(block);
   batch.ready = std::move(ready);
-  batch.is_early = false;
-  return true;
 }
 
 void Destination::hand_over(const DeviceBatch& batch, CuStream consumer) {

@@ -28,7 +28,7 @@ struct DeviceBatch {
   Destination* destination = nullptr;
   BlockRing::Block block;
   std::shared_ptr<const Event> ready;
-  bool is_early = false;  // Submitted before a consumer had it.
+  bool is_given = false;  // Its memory was given before it needed it.
 };
 
 // The memory of one device for the outputs of batches, and the way there. Outlives what is done
@@ -44,10 +44,13 @@ class Destination {
 
   // Submits a batch, which has its slab, and gives up what it was submitted to before. Returns
   // false, and does nothing, if there is no memory for it: none given that is large enough, or all
-  // of the ring leased. Throws what Lane::submit and BlockRing::lease do; then the memory has gone
-  // back, the batch is as it was, and it can be submitted again. Throws std::logic_error if the
-  // batch has no slab. `most_blocks` is as for Lane::submit.
+  // of the ring leased or kept. Throws what Lane::submit and BlockRing::lease do; then the memory
+  // has gone back, the batch is as it was, and it can be submitted again. Throws std::logic_error
+  // if the batch has no slab. `most_blocks` is as for Lane::submit.
   [[nodiscard]] bool submit(DeviceBatch& batch, unsigned most_blocks = 0);
+  // The same into a block of at least its bytes, which is for this batch alone. Precondition: there
+  // is no ring.
+  void submit_into(DeviceBatch& batch, GivenBlock block);
 
   // Lets a consumer's stream wait for a batch that was submitted here. The batch keeps its slab:
   // if what the consumer does next fails, it can be submitted again.
@@ -61,6 +64,7 @@ class Destination {
  private:
   [[nodiscard]] std::optional<BlockRing::Block> take_block(std::size_t bytes);
   void put_back(BlockRing::Block block);
+  void submit_to(BlockRing::Block& block, DeviceBatch& batch, unsigned most_blocks);
   void give_up(DeviceBatch& batch);
 
   Lane& lane_;

@@ -54,15 +54,12 @@ BlockRing::~BlockRing() {
 std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
   check_not_forked(home_);
   const std::lock_guard lock(mutex_);
-  if (idle_.empty()) {
+  const auto free =
+      std::ranges::find_if(idle_, [](const Place* place) { return place->lease.expired(); });
+  if (free == idle_.end()) {
     return std::nullopt;
   }
-  Place& place = *idle_.front();
-  if (!place.lease.expired()) {
-    throw std::runtime_error(
-        "A tensor of a batch whose lease is over is still alive, and the next batch needs its "
-        "memory; copy what you want to keep.");
-  }
+  Place& place = **free;
   if (place.memory == nullptr || place.memory->capacity < bytes) {
     if (place.user != nullptr) {
       place.user->wait();
@@ -76,7 +73,7 @@ std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
   // A pointer of its own for every lease, so that its end can be seen.
   const auto owner = std::make_shared<std::shared_ptr<const Memory>>(place.memory);
   place.lease = owner;
-  idle_.erase(idle_.begin());
+  idle_.erase(free);
   return Block{.address = place.memory->address,
                .capacity = place.memory->capacity,
                .owner = owner,

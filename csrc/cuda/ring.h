@@ -37,10 +37,9 @@ class BlockRing {
   BlockRing(const BlockRing&) = delete;
   BlockRing& operator=(const BlockRing&) = delete;
 
-  // Leases the block whose lease ended first, or nothing if all are leased. A block that is too
-  // small is replaced by a larger one, after what uses it. Throws std::runtime_error if an owner of
-  // an earlier lease of this block is still alive, and DeviceError; then the block stays in its
-  // turn.
+  // Leases the block whose lease ended first, of those that no owner of an earlier lease keeps; or
+  // nothing if there is none. A block that is too small is replaced by a larger one, after what
+  // uses it. Throws DeviceError; then the block stays in its turn.
   [[nodiscard]] std::optional<Block> lease(std::size_t bytes);
 
   // Ends a lease after what these streams of the device have been given up to now. The caller lets

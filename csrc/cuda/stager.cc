@@ -44,7 +44,7 @@ MakeBatch stage_for(std::shared_ptr<Stager> stager,
     const std::optional<std::uint32_t> target =
         has_one ? std::optional<std::uint32_t>(0) : delivery->target_of(number);
     if (target) {
-      batch->is_early = destinations[*target]->submit(*batch);
+      (void)destinations[*target]->submit(*batch);  // Else when its consumer has memory for it.
     }
     return batch;
   };
