@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -60,6 +61,8 @@ Driver functions_of(const Library& library) {
   library.find(driver.primary_context_retain, "cuDevicePrimaryCtxRetain");
   library.find(driver.context_push, "cuCtxPushCurrent_v2");
   library.find(driver.context_pop, "cuCtxPopCurrent_v2");
+  library.find(driver.context_synchronize, "cuCtxSynchronize");
+  library.find(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   library.find(driver.stream_priority_range, "cuCtxGetStreamPriorityRange");
   library.find(driver.stream_create, "cuStreamCreateWithPriority");
   library.find(driver.stream_wait_event, "cuStreamWaitEvent");
@@ -110,19 +113,19 @@ Driver load_driver(const char* library) {
 const Driver& system_driver() {
   // A process that was forked from a user does not even come to the driver, which a thread of the
   // parent may have been about to load, and have left locked.
-  static std::atomic<bool> is_used{false};
+  static std::atomic<std::uint64_t> num_uses{0};  // Calls that have not failed.
   static std::atomic<HomeProcess> user{HomeProcess()};
-  if (is_used.load(std::memory_order_acquire)) {
+  if (num_uses.load(std::memory_order_acquire) > 0) {
     check_not_forked(user.load(std::memory_order_relaxed));
   } else {
     user.store(HomeProcess(), std::memory_order_relaxed);
-    is_used.store(true, std::memory_order_release);
   }
+  num_uses.fetch_add(1, std::memory_order_release);
   try {
     static const Driver kDriver = load_driver(kLibrary);
     return kDriver;
   } catch (...) {
-    is_used.store(false, std::memory_order_release);
+    num_uses.fetch_sub(1, std::memory_order_release);  // Others may be loading it, too.
     throw;
   }
 }

@@ -35,6 +35,7 @@ inline constexpr unsigned kCuEventBlockingSync = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostRegisterPortable = 1;
 inline constexpr int kCuAttributeMultiprocessors = 16;
+inline constexpr int kCuCaptureRelaxed = 2;
 
 struct Driver {
   CuResult (*init)(unsigned flags);
@@ -47,6 +48,8 @@ struct Driver {
   CuResult (*primary_context_retain)(CuContext* context, CuDevice device);
   CuResult (*context_push)(CuContext context);
   CuResult (*context_pop)(CuContext* context);
+  CuResult (*context_synchronize)();
+  CuResult (*exchange_capture_mode)(int* mode);
   CuResult (*stream_priority_range)(int* least, int* greatest);
   CuResult (*stream_create)(CuStream* stream, unsigned flags, int priority);
   CuResult (*stream_wait_event)(CuStream stream, CuEvent event, unsigned flags);

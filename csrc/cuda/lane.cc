@@ -38,10 +38,24 @@ bool is_sticky(CuResult result) {
 
 }  // namespace
 
+class Lane::Uncaptured {
+ public:
+  explicit Uncaptured(Lane& lane) : driver_(lane.driver_) {
+    lane.check_usable();
+    lane.check(driver_.exchange_capture_mode(&mode_), "cuThreadExchangeStreamCaptureMode");
+  }
+  ~Uncaptured() { (void)driver_.exchange_capture_mode(&mode_); }
+  Uncaptured(const Uncaptured&) = delete;
+  Uncaptured& operator=(const Uncaptured&) = delete;
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCuCaptureRelaxed;  // Then, what it was before.
+};
+
 class Lane::Current {
  public:
-  explicit Current(Lane& lane) : driver_(lane.driver_) {
-    lane.check_usable();
+  explicit Current(Lane& lane) : uncaptured_(lane), driver_(lane.driver_) {
     lane.check(driver_.context_push(lane.context_), "cuCtxPushCurrent");
   }
   ~Current() {
@@ -52,6 +66,7 @@ class Lane::Current {
   Current& operator=(const Current&) = delete;
 
  private:
+  const Uncaptured uncaptured_;
   const Driver& driver_;
 };
 
@@ -98,15 +113,16 @@ Lane::Lane(const Driver& driver, int ordinal, const void* image)
 void Lane::open(const void* image) {
   const Current current(*this);
   const std::string purpose = "device " + std::to_string(ordinal_);
+  CuModule module = nullptr;
+  check(driver_.module_load(&module, image), "cuModuleLoadData", "the kernel on " + purpose);
+  check(driver_.module_get_function(&kernel_, module, "evenstride_pad"), "cuModuleGetFunction",
+        "the kernel on " + purpose);
+  // Last, so that none is left behind where the driver does not take the kernel.
   int least = 0;
   int greatest = 0;
   check(driver_.stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange", purpose);
   check(driver_.stream_create(&stream_, kCuStreamNonBlocking, greatest),
         "cuStreamCreateWithPriority", purpose);
-  CuModule module = nullptr;
-  check(driver_.module_load(&module, image), "cuModuleLoadData", "the kernel on " + purpose);
-  check(driver_.module_get_function(&kernel_, module, "evenstride_pad"), "cuModuleGetFunction",
-        "the kernel on " + purpose);
 }
 
 void Lane::check(CuResult result, const char* call, const std::string& purpose) {
@@ -291,6 +307,16 @@ void Lane::free(CuAddress address) noexcept {
   }
 }
 
+void Lane::free_after_all(CuAddress address) noexcept {
+  try {
+    const Current current(*this);
+    check(driver_.context_synchronize(), "cuCtxSynchronize");
+    (void)driver_.memory_free(address);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 Lane& lane_of(int ordinal) {
   const Driver& driver = system_driver();
   if (kernel_image().empty()) {
@@ -318,6 +344,14 @@ std::optional<std::string> kernel_error(int ordinal) {
       222,  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
       223,  // CUDA_ERROR_JIT_COMPILATION_DISABLED
   };
+  (void)system_driver();  // First, because a fork may have left the lock behind.
+  // Each look at a device that is unfit would leave a reference to its context.
+  static auto& mutex = *new std::mutex;
+  static auto& errors = *new std::map<int, std::string>;
+  const std::lock_guard lock(mutex);
+  if (const auto found = errors.find(ordinal); found != errors.end()) {
+    return found->second;
+  }
   try {
     (void)lane_of(ordinal);
     return std::nullopt;
@@ -325,7 +359,7 @@ std::optional<std::string> kernel_error(int ordinal) {
     if (std::ranges::find(kUnfit, error.result()) == std::end(kUnfit)) {
       throw;
     }
-    return std::string("the driver does not take the kernel: ") + error.what();
+    return errors[ordinal] = std::string("the driver does not take the kernel: ") + error.what();
   }
 }
 

@@ -42,7 +42,8 @@ class Event {
 };
 
 // Submits batches to one device, in the primary context that torch uses too, on a non-blocking
-// stream of high priority. Every call leaves the caller's device and context as they were.
+// stream of high priority. Every call leaves the caller's device and context as they were, and a
+// graph that another thread captures meanwhile.
 //
 // A lane is made once for a device and lives as long as the process: nothing is freed at its end.
 // After an error that the device does not recover from, every call throws it again. In a process
@@ -86,14 +87,17 @@ class Lane {
   void pin(void* memory, std::size_t bytes);
   void unpin(void* memory) noexcept;
 
-  // Memory of the device. It is freed after all that was submitted up to now, for which this waits;
-  // other streams must have come to their end with it. Freeing fails silently.
+  // Memory of the device. `free` waits for all that was submitted up to now; other streams must
+  // have come to their end with it. `free_after_all` waits for all work of the device, which is
+  // not possible while a graph of it is captured. Freeing fails silently, and leaks the memory.
   [[nodiscard]] CuAddress allocate(std::size_t bytes);
   void free(CuAddress address) noexcept;
+  void free_after_all(CuAddress address) noexcept;
 
  private:
   friend class Event;
-  class Current;  // While it lives, the lane's context is the thread's.
+  class Uncaptured;  // While it lives, no call of the thread spoils the capture of a graph.
+  class Current;     // While it lives, the lane's context is the thread's, uncaptured.
 
   void open(const void* image);
   void check(CuResult result, const char* call, const std::string& purpose = "");
@@ -132,7 +136,8 @@ class Lane {
 [[nodiscard]] Lane& lane_of(int ordinal);
 
 // Returns why the kernel cannot run on a device of this machine, such as that its driver is too old
-// for it, as a clause; nothing if it can. Throws what else lane_of does.
+// for it, as a clause; nothing if it can. What it cannot, it is asked once. Throws what else
+// lane_of does. Thread-safe.
 [[nodiscard]] std::optional<std::string> kernel_error(int ordinal);
 
 }  // namespace evenstride

@@ -12,17 +12,35 @@ namespace evenstride {
 struct BlockRing::Memory {
   Memory(Lane& owner, std::size_t bytes)
       : lane(owner), capacity(capacity_for(bytes)), address(lane.allocate(capacity)) {}
-  ~Memory() { lane.free(address); }
+  ~Memory() {
+    if (is_settled) {
+      lane.free(address);
+    } else {
+      lane.free_after_all(address);
+    }
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   Lane& lane;
   std::size_t capacity;
   CuAddress address;
+  bool is_settled = false;  // No consumer can use it any more. Of its last owner.
 };
 
 struct BlockRing::Place {
-  std::shared_ptr<const Memory> memory;
+  // Waits for what uses the memory. Precondition: the lease is over.
+  void settle() {
+    if (user != nullptr) {
+      user->wait();
+      user.reset();
+    }
+    if (memory != nullptr && lease.expired()) {
+      memory->is_settled = true;
+    }
+  }
+
+  std::shared_ptr<Memory> memory;
   std::weak_ptr<void> lease;
   std::shared_ptr<const Event> user;
 };
@@ -31,7 +49,7 @@ BlockRing::BlockRing(Lane& lane, std::size_t num_blocks, std::size_t capacity)
     : lane_(lane), places_(num_blocks), largest_(capacity) {
   idle_.reserve(num_blocks);
   for (Place& place : places_) {
-    place.memory = std::make_shared<const Memory>(lane_, capacity);
+    place.memory = std::make_shared<Memory>(lane_, capacity);
     idle_.push_back(&place);
   }
 }
@@ -40,11 +58,9 @@ BlockRing::~BlockRing() {
   if (!home_.is_here()) {
     return;
   }
-  for (const Place* const place : idle_) {
+  for (Place* const place : idle_) {
     try {
-      if (place->user != nullptr) {
-        place->user->wait();
-      }
+      place->settle();
     } catch (const std::exception&) {
       return;  // The driver is gone or has failed: nothing can be freed either.
     }
@@ -61,13 +77,10 @@ std::optional<BlockRing::Block> BlockRing::lease(std::size_t bytes) {
   }
   Place& place = **free;
   if (place.memory == nullptr || place.memory->capacity < bytes) {
-    if (place.user != nullptr) {
-      place.user->wait();
-      place.user.reset();
-    }
+    place.settle();
     place.memory.reset();  // First, because there may not be memory for both.
     const std::size_t largest = std::max(largest_, bytes);
-    place.memory = std::make_shared<const Memory>(lane_, largest);
+    place.memory = std::make_shared<Memory>(lane_, largest);
     largest_ = largest;
   }
   // A pointer of its own for every lease, so that its end can be seen.

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstddef>
 #include <cstdlib>
 #include <stdexcept>
@@ -110,6 +111,7 @@ TEST(Driver, EveryFunctionIsTheLibrarysOwn) {
     CuFunction function = nullptr;
     CuAddress memory = 0;
     int value = 0;
+    int mode = kCuCaptureRelaxed;
     bool works =
         driver.primary_context_retain(&context, 0) == kCuSuccess &&
         driver.context_push(context) == kCuSuccess &&
@@ -130,6 +132,8 @@ TEST(Driver, EveryFunctionIsTheLibrarysOwn) {
         driver.stream_priority_range(&value, &value) == kCuSuccess &&
         driver.device_get(&value, 0) == kCuSuccess &&
         driver.device_get_attribute(&value, kCuAttributeMultiprocessors, 0) == kCuSuccess &&
+        driver.context_synchronize() == kCuSuccess &&
+        driver.exchange_capture_mode(&mode) == kCuSuccess && mode == 0 &&
         driver.context_pop(&context) == kCuSuccess;
     const FakeLibrary library;
     for (const char* const call : {"cuInit",
@@ -138,6 +142,8 @@ TEST(Driver, EveryFunctionIsTheLibrarysOwn) {
                                    "cuDevicePrimaryCtxRetain",
                                    "cuCtxPushCurrent",
                                    "cuCtxPopCurrent",
+                                   "cuCtxSynchronize",
+                                   "cuThreadExchangeStreamCaptureMode",
                                    "cuStreamCreateWithPriority",
                                    "cuStreamWaitEvent",
                                    "cuStreamSynchronize",
@@ -202,6 +208,28 @@ TEST(SystemDriver, CanBeAskedAgainAfterAFailureAlsoInAFork) {
            holds_in_a_fork([&] { return ask() == "nothing was thrown"; }) &&
            ask() == "nothing was thrown";
   }));
+}
+
+TEST(SystemDriver, IsNotCalledInAForkAlsoWhereOneOfSeveralThreadsFailed) {
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_TRUE(holds_in_a_fork([] {
+      const FakeLibrary library;
+      library.fail("cuInit", kCuOutOfMemory);
+      std::barrier start(8);
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&start] {
+          start.arrive_and_wait();
+          (void)message_of<std::runtime_error>([] { (void)system_driver(); });
+        });
+      }
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+      return holds_in_a_fork(
+          [] { return message_of<std::runtime_error>([] { (void)system_driver(); }) == kForked; });
+    }));
+  }
 }
 
 TEST(Check, NamesCallPurposeAndError) {

@@ -87,6 +87,21 @@ void add_device_calls(Driver& table) {
       return kCuSuccess;
     });
   };
+  table.context_synchronize = [] {
+    return answer("cuCtxSynchronize", Needs::kContext, [&](State& state) {
+      state.finish_device(current_devices.back());
+      return kCuSuccess;
+    });
+  };
+  table.exchange_capture_mode = [](int* mode) {
+    return answer("cuThreadExchangeStreamCaptureMode", Needs::kNothing, [&](State&) {
+      if (*mode < 0 || *mode > kCuCaptureRelaxed) {
+        return kInvalidValue;
+      }
+      std::swap(*mode, capture_mode);
+      return kCuSuccess;
+    });
+  };
 }
 
 void add_stream_calls(Driver& table) {
@@ -308,6 +323,15 @@ std::size_t FakeDriver::num_pinned() const {
 
 std::size_t FakeDriver::num_contexts() {
   return current_devices.size();
+}
+
+void FakeDriver::set_capturing(bool is_capturing) {
+  const std::lock_guard lock(state_->mutex);
+  state_->is_capturing = is_capturing;
+}
+
+int FakeDriver::capture_mode() {
+  return testing::capture_mode;
 }
 
 CuStream FakeDriver::make_stream(int ordinal) {

@@ -18,6 +18,7 @@ inline constexpr CuResult kInvalidContext = 201;
 inline constexpr CuResult kIllegalAddress = 700;
 inline constexpr CuResult kLaunchOutOfResources = 701;
 inline constexpr CuResult kLaunchFailed = 719;
+inline constexpr CuResult kCaptureUnsupported = 900;
 
 // Its streams hold their work back until the schedule, or a host that waits, has it run. A copy
 // reads the host's memory when it runs, in pieces, between which other streams go on; so does a
@@ -59,6 +60,11 @@ class FakeDriver {
   [[nodiscard]] std::size_t num_allocated() const;  // Blocks of devices' memory.
   [[nodiscard]] std::size_t num_pinned() const;     // Ranges of the host's memory.
   [[nodiscard]] static std::size_t num_contexts();  // On this thread's stack.
+
+  // Whether somebody captures a graph in global mode. Then it is wrong use to call what spoils it,
+  // except, in most cases, by threads in relaxed mode.
+  void set_capturing(bool is_capturing);
+  [[nodiscard]] static int capture_mode();  // Of this thread.
 
   // What others do with the devices, beside the table and its log.
   [[nodiscard]] CuStream make_stream(int ordinal = 0);

@@ -104,6 +104,12 @@ EVENSTRIDE_EXPORT CuResult cuCtxPushCurrent_v2(CuContext context) {
 EVENSTRIDE_EXPORT CuResult cuCtxPopCurrent_v2(CuContext* context) {
   return table().context_pop(context);
 }
+EVENSTRIDE_EXPORT CuResult cuCtxSynchronize() {
+  return table().context_synchronize();
+}
+EVENSTRIDE_EXPORT CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  return table().exchange_capture_mode(mode);
+}
 EVENSTRIDE_EXPORT CuResult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return table().stream_priority_range(least, greatest);
 }

@@ -62,7 +62,17 @@ Handle handle_of(std::uintptr_t number) {
 }
 
 inline thread_local std::vector<int>
-    current_devices;  // The contexts of this thread; the last is current.
+    current_devices;                       // The contexts of this thread; the last is current.
+inline thread_local int capture_mode = 0;  // Global.
+
+// Returns whether a call of this thread spoils a graph that is being captured.
+inline bool spoils_captures(const std::string& call) {
+  const std::string unsafe[] = {"cuEventQuery",        "cuEventSynchronize", "cuStreamSynchronize",
+                                "cuMemAlloc",          "cuMemFree",          "cuMemHostRegister",
+                                "cuMemHostUnregister", "cuModuleLoadData"};
+  return call == "cuCtxSynchronize" ||
+         (capture_mode != kCuCaptureRelaxed && std::ranges::find(unsafe, call) != std::end(unsafe));
+}
 
 struct FakeDriver::State {
   struct Injection {
@@ -118,6 +128,21 @@ struct FakeDriver::State {
             .device = current};
   }
 
+  // Runs all work of a device to its end.
+  void finish_device(int ordinal) {
+    std::vector<FakeStreams::Stream> of_device = {
+        kNumDefaults * static_cast<std::uintptr_t>(ordinal),
+        kNumDefaults * static_cast<std::uintptr_t>(ordinal) + 1};
+    for (const auto& [stream, its_device] : streams) {
+      if (its_device == ordinal) {
+        of_device.push_back(stream);
+      }
+    }
+    for (const FakeStreams::Stream stream : of_device) {
+      device.streams().finish(*device.streams().add_mark(stream));
+    }
+  }
+
   static constexpr std::uintptr_t kNumDefaults = 2;  // Of a device: the legacy and the thread's.
   static constexpr std::uintptr_t kFirstHandle = 4096;
 
@@ -134,6 +159,7 @@ struct FakeDriver::State {
   std::map<CuFunction, int> functions;
   std::vector<Injection> injections;
   CuResult broken = kCuSuccess;
+  bool is_capturing = false;
   std::vector<std::string> calls;
 };
 
@@ -159,6 +185,10 @@ CuResult answer(const char* call, Needs needs, const Body& body) {
   if (needs == Needs::kContext && current_devices.empty()) {
     return state.fault("`" + std::string(call) + "` was called without a context.",
                        kInvalidContext);
+  }
+  if (state.is_capturing && spoils_captures(call)) {
+    return state.fault("`" + std::string(call) + "` spoiled a graph that is being captured.",
+                       kCaptureUnsupported);
   }
   state.device.streams().pass_time();
   const CuResult result = body(state);

@@ -155,6 +155,7 @@ TEST(LaneFailures, ThatADeviceDoesNotRecoverFromLast) {
     expect_again([&] { (void)lane.allocate(1); });
     lane.unpin(&setting);
     lane.free(ready.out);
+    lane.free_after_all(ready.out);
     EXPECT_EQ(setting.fake.calls(), Calls{});
     EXPECT_EQ(FakeDriver::num_contexts(), 0U);
   }
@@ -184,9 +185,12 @@ TEST(LaneFailures, OfADriverThatHasGoneAreSilentWhereMemoryIsGivenBack) {
   Setting setting;
   const CuAddress memory = setting.lane.allocate(1);
   for (const char* const call :
-       {"cuCtxPushCurrent", "cuMemHostUnregister", "cuStreamSynchronize", "cuMemFree"}) {
+       {"cuThreadExchangeStreamCaptureMode", "cuCtxPushCurrent", "cuMemHostUnregister",
+        "cuStreamSynchronize", "cuCtxSynchronize", "cuMemFree"}) {
     setting.fake.fail(call, kCuDeinitialized);
     setting.lane.free(memory);
+    setting.fake.fail(call, kCuDeinitialized);
+    setting.lane.free_after_all(memory);
     setting.lane.unpin(&setting);
   }
   EXPECT_EQ(FakeDriver::num_contexts(), 0U);
@@ -212,6 +216,7 @@ TEST(LaneInAFork, EveryCallIsRefusedAndNoneReachesTheDriver) {
   EXPECT_TRUE(holds_in_a_fork([&] {
     lane.unpin(&setting);
     lane.free(ready.out);
+    lane.free_after_all(ready.out);
     event.reset();
     return true;
   }));

@@ -2,6 +2,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -40,6 +42,16 @@ bool holds_with_the_fake_library(const Body& body) {
   });
 }
 
+template <class Result, class... Arguments>
+Result call_fake(const char* name, Arguments... arguments) {
+  void* const library = dlopen(FAKE_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, name))(arguments...);
+}
+
+void fail_to_load(CuResult result) {
+  call_fake<void>("fake_cuda_fail", "cuModuleLoadData", result, std::size_t{1});
+}
+
 TEST(LaneOf, EachDeviceIsOne) {
   EXPECT_TRUE(holds_with_the_fake_library([] {
     image = {1};
@@ -62,6 +74,33 @@ TEST(LaneOf, ADeviceThatIsNotThereIsRefusedEachTime) {
     const auto ask = [] { return message_of([] { (void)lane_of(2); }); };
     const std::string sentence = "The ordinal of a CUDA device must be in [0, 2), but is 2.";
     return ask() == sentence && ask() == sentence;
+  }));
+}
+
+TEST(KernelError, ADriverThatDoesNotTakeTheKernelIsAskedOnce) {
+  EXPECT_TRUE(holds_with_the_fake_library([] {
+    image = {1};
+    fail_to_load(209);
+    const auto count = [](const char* call) {
+      return call_fake<std::size_t>("fake_cuda_count", call);
+    };
+    const std::optional<std::string> sentence =
+        "the driver does not take the kernel: `cuModuleLoadData` failed for the kernel on device "
+        "1: error 209.";
+    return kernel_error(1) == sentence && kernel_error(1) == sentence &&
+           count("cuDevicePrimaryCtxRetain") == 1 && count("cuStreamCreateWithPriority") == 0 &&
+           kernel_error(0) == std::nullopt && kernel_error(0) == std::nullopt;
+  }));
+}
+
+TEST(KernelError, WhatElseFailsIsThrownAndAskedAgain) {
+  EXPECT_TRUE(holds_with_the_fake_library([] {
+    image = {1};
+    fail_to_load(kCuOutOfMemory);
+    return message_of<DeviceError>([] { (void)kernel_error(0); }) ==
+               "`cuModuleLoadData` failed for the kernel on device 0: CUDA_ERROR_OUT_OF_MEMORY "
+               "(out of memory)." &&
+           kernel_error(0) == std::nullopt;
   }));
 }
 

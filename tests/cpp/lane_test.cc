@@ -30,6 +30,8 @@ using testing::Ready;
 using testing::Setting;
 using Calls = std::vector<std::string>;
 
+constexpr const char* kExchange = "cuThreadExchangeStreamCaptureMode";
+
 TEST(Lane, ABatchIsOneCopyOneLaunchAndOneEvent) {
   Setting setting;
   const Ready ready = setting.make_ready();
@@ -37,8 +39,9 @@ TEST(Lane, ABatchIsOneCopyOneLaunchAndOneEvent) {
   setting.submit(ready).reset();  // Whose event is used again.
   setting.fake.forget_calls();
   const auto event = setting.submit(ready);
-  EXPECT_EQ(setting.fake.calls(), (Calls{"cuCtxPushCurrent", "cuMemcpyHtoDAsync", "cuLaunchKernel",
-                                         "cuEventRecord", "cuCtxPopCurrent"}));
+  EXPECT_EQ(setting.fake.calls(),
+            (Calls{kExchange, "cuCtxPushCurrent", "cuMemcpyHtoDAsync", "cuLaunchKernel",
+                   "cuEventRecord", "cuCtxPopCurrent", kExchange}));
   EXPECT_TRUE(event->is_done());
   EXPECT_TRUE(setting.has_arrived(ready));
   EXPECT_EQ(setting.fake.faults(), Calls{});
@@ -50,8 +53,9 @@ TEST(Lane, ABatchWithoutSamplesIsAnEventAlone) {
   setting.lane.submit(none.staged, nullptr, 0, {}, 0).reset();
   setting.fake.forget_calls();
   EXPECT_TRUE(setting.lane.submit(none.staged, nullptr, 0, {}, 1)->is_done());
-  EXPECT_EQ(setting.fake.calls(), (Calls{"cuCtxPushCurrent", "cuEventRecord", "cuCtxPopCurrent",
-                                         "cuCtxPushCurrent", "cuEventQuery", "cuCtxPopCurrent"}));
+  EXPECT_EQ(setting.fake.calls(),
+            (Calls{kExchange, "cuCtxPushCurrent", "cuEventRecord", "cuCtxPopCurrent", kExchange,
+                   kExchange, "cuCtxPushCurrent", "cuEventQuery", "cuCtxPopCurrent", kExchange}));
 }
 
 TEST(Lane, TheDeviceOfTheCallerStaysItsOwn) {
@@ -258,6 +262,22 @@ TEST(Lane, MemoryIsFreedAfterWhatWasSubmitted) {
   setting.lane.free(ready.out);
   EXPECT_TRUE(event->is_done());
   EXPECT_EQ(setting.fake.faults(), Calls{});
+}
+
+TEST(Lane, MemoryIsFreedAfterAllWorkOfItsDeviceAndNoOther) {
+  Setting setting({.schedule = FakeSchedule::kLazy});
+  const CuAddress memory = setting.lane.allocate(1);
+  int num_done = 0;
+  const auto enqueue = [&](CuStream stream) {
+    setting.fake.enqueue(stream, [&num_done] { ++num_done; });
+  };
+  enqueue(setting.fake.make_stream());
+  enqueue(setting.fake.make_stream());
+  enqueue(setting.lane.stream());
+  enqueue(setting.fake.make_stream(1));
+  setting.lane.free_after_all(memory);
+  EXPECT_EQ(num_done, 3);
+  EXPECT_EQ(setting.fake.num_allocated(), 0U);
 }
 
 TEST(Lane, TwoDevicesWorkSideBySide) {

@@ -226,6 +226,36 @@ TEST(Ring, MemoryOfATensorOutlivesTheRing) {
   EXPECT_EQ(device.fake.faults(), Calls{});
 }
 
+TEST(Ring, MemoryOfATensorIsFreedAfterWhatItsConsumerDoesWithIt) {
+  for (const bool is_over : {false, true}) {
+    Device device;
+    std::optional<BlockRing> ring(std::in_place, device.lane, 1, 1);
+    Block block = lease(*ring);
+    if (is_over) {
+      ring->release(block, {});
+    }
+    ring.reset();
+    bool is_used = false;
+    device.fake.enqueue(device.consumer, [&is_used] { is_used = true; });
+    block.owner.reset();
+    EXPECT_TRUE(is_used);
+    EXPECT_EQ(device.fake.num_allocated(), 0U);
+  }
+}
+
+TEST(Ring, ABlockIsReplacedAndTheRingEndsAlsoWhileAGraphIsCaptured) {
+  Device device;
+  std::optional<BlockRing> ring(std::in_place, device.lane, 1, 1);
+  Block block = lease(*ring);
+  release(*ring, block, std::span(&device.consumer, 1));
+  device.fake.set_capturing(true);
+  block = lease(*ring, 5000);
+  release(*ring, block, std::span(&device.consumer, 1));
+  ring.reset();
+  EXPECT_EQ(device.fake.num_allocated(), 0U);
+  EXPECT_EQ(device.fake.faults(), Calls{});
+}
+
 TEST(RingInAFork, CallsAreRefusedAndNothingIsFreed) {
   Device device;
   std::optional<BlockRing> ring(std::in_place, device.lane, 2, 1);
