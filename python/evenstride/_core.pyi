@@ -464,16 +464,16 @@ class DeviceBatch:
         """
     def count(self, collator: Collator) -> None:
         """
-        Count what was cut in it.
+        Count what was cut in it, once a consumer has it for good: it cannot be submitted again.
         """
     def places(self, collator: Collator) -> list[tuple[int, list[int], list[int]]]:
         """
         Return place, shape and strides of each output, in values.
         """
     @property
-    def is_early(self) -> bool:
+    def is_given(self) -> bool:
         """
-        Whether it was submitted before a consumer had it.
+        Whether its memory was given before it needed it.
         """
     @property
     def num_bytes(self) -> int:
@@ -535,6 +535,16 @@ class Destination:
     ) -> bool:
         """
         Submit a batch; return False if there is no memory for it. It takes a small part of the device, or up to most_blocks blocks.
+        """
+    def submit_into(
+        self,
+        batch: DeviceBatch,
+        owner: typing.Any,
+        address: typing.SupportsInt | typing.SupportsIndex,
+        capacity: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Submit a batch into memory that is for it alone.
         """
     @property
     def num_multiprocessors(self) -> int:

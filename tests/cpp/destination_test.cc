@@ -132,14 +132,33 @@ TEST(Destination, ABatchThatWasHandedOverCanGoToAnotherDevice) {
   Destination second(devices.second_lane, 1, kBytes);
   DeviceBatch batch = devices.make_batch();
   ASSERT_TRUE(first.submit(batch));
-  batch.is_early = true;
   first.hand_over(batch, devices.setting.fake.make_stream(0));
   ASSERT_TRUE(second.submit(batch));
   EXPECT_EQ(batch.destination, &second);
-  EXPECT_FALSE(batch.is_early);
   batch.ready->wait();
   EXPECT_TRUE(devices.has_arrived(batch));
   EXPECT_EQ(devices.setting.fake.faults(), Calls{});
+}
+
+TEST(Destination, ABatchMayGoIntoABlockThatIsForItAlone) {
+  Devices devices;
+  const auto given = std::make_shared<GivenBlocks>();
+  Destination destination(devices.setting.lane, given);
+  DeviceBatch batch = devices.make_batch();
+  EXPECT_FALSE(destination.submit(batch));
+  const CuAddress address = devices.setting.lane.allocate(kBytes);
+  const auto owner = std::make_shared<int>();
+  destination.submit_into(batch, {.address = address, .capacity = kBytes, .owner = owner});
+  EXPECT_EQ(batch.block.owner, owner);
+  EXPECT_FALSE(batch.is_given);
+  batch.ready->wait();
+  EXPECT_TRUE(devices.has_arrived(batch));
+
+  given->put(
+      {.address = devices.setting.lane.allocate(kBytes), .capacity = kBytes, .owner = owner});
+  DeviceBatch other = devices.make_batch();
+  ASSERT_TRUE(destination.submit(other));
+  EXPECT_TRUE(other.is_given);
 }
 
 TEST(Destination, TheSlabIsReadUntilBothDevicesHaveIt) {

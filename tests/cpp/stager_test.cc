@@ -38,7 +38,7 @@ TEST(Stager, NothingIsAllocatedAmidAPassOnAnyDevice) {
     parcels.push_back(make(number, samples, rows));
     const auto& batch = *static_cast<const DeviceBatch*>(parcels.back().get());
     EXPECT_EQ(batch.destination, destinations[number % 2].get());
-    EXPECT_TRUE(batch.is_early);
+    EXPECT_TRUE(batch.is_given);
   }
   EXPECT_EQ(setting.fake.count("cuMemAlloc"), 0U);
   EXPECT_EQ(setting.fake.count("cuMemHostRegister"), 0U);
