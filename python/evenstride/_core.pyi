@@ -464,7 +464,7 @@ class DeviceBatch:
         """
     def count(self, collator: Collator) -> None:
         """
-        Count what was cut in it.
+        Count what was cut in it, once a consumer has it for good: it cannot be submitted again.
         """
     def places(self, collator: Collator) -> list[tuple[int, list[int], list[int]]]:
         """
