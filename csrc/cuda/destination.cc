@@ -95,7 +95,7 @@ void Destination::hand_over(const DeviceBatch& batch, CuStream consumer) {
 }
 
 void Destination::release(DeviceBatch& batch, std::span<const CuStream> streams) {
-  if (batch.destination != this) {
+  if (!ring_ || batch.destination != this) {
     return;
   }
   ring_->release(batch.block, streams);

@@ -57,8 +57,8 @@ class Destination {
   void hand_over(const DeviceBatch& batch, CuStream consumer);
 
   // Ends the lease of a batch's block of the ring, after what these streams have been given up to
-  // now: the batch is submitted nowhere then. Nothing if it is not submitted here any more. Throws
-  // what BlockRing::release does, and the lease goes on. Precondition: there is a ring.
+  // now: the batch is submitted nowhere then. Nothing if there is no ring, or the batch is not
+  // submitted here any more. Throws what BlockRing::release does, and the lease goes on.
   void release(DeviceBatch& batch, std::span<const CuStream> streams);
 
  private:

@@ -247,10 +247,6 @@ std::shared_ptr<const Event> Lane::record(std::span<const CuStream> consumers) {
   return event;
 }
 
-std::shared_ptr<const Event> Lane::record(CuStream consumer) {
-  return record(std::span(&consumer, 1));
-}
-
 void Lane::reserve(std::size_t bytes) {
   const Current current(*this);
   const std::lock_guard lock(mutex_);

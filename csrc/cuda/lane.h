@@ -77,7 +77,6 @@ class Lane {
   void make_wait(CuStream consumer, const Event& event);
   // Returns the point that consumers' streams of this device have come to.
   [[nodiscard]] std::shared_ptr<const Event> record(std::span<const CuStream> consumers);
-  [[nodiscard]] std::shared_ptr<const Event> record(CuStream consumer);
 
   // Makes sure that slabs of so many bytes can be copied, so that `submit` need not grow.
   void reserve(std::size_t bytes);

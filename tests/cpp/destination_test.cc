@@ -34,6 +34,11 @@ struct Devices {
   Setting setting{{.schedule = FakeSchedule::kLazy}};
   Lane second_lane{setting.fake.table(), 1, kImage};
 
+  Devices() = default;
+  ~Devices() { setting.pool.reset(); }  // Whose slabs have readers on both lanes.
+  Devices(const Devices&) = delete;
+  Devices& operator=(const Devices&) = delete;
+
   DeviceBatch make_batch() {
     Ready ready = setting.make_ready();
     made = std::move(ready.made);

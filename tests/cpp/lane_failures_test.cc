@@ -33,6 +33,7 @@ using testing::kLaunchFailed;
 using testing::kLaunchOutOfResources;
 using testing::message_of;
 using testing::Ready;
+using testing::record;
 using testing::Setting;
 using Calls = std::vector<std::string>;
 
@@ -55,7 +56,7 @@ TEST(LaneFailures, NameTheCallAndTheBatch) {
             "resources requested for launch).");
   EXPECT_EQ(message("cuEventRecord", kCuOutOfMemory),
             "`cuEventRecord` failed for batch 17: CUDA_ERROR_OUT_OF_MEMORY (out of memory).");
-  const auto after = setting.lane.record(setting.lane.stream());
+  const auto after = record(setting.lane, setting.lane.stream());
   EXPECT_EQ(message("cuStreamWaitEvent", kCuOutOfMemory, after.get()),
             "`cuStreamWaitEvent` failed for batch 17: CUDA_ERROR_OUT_OF_MEMORY (out of memory).");
   EXPECT_EQ(message("cuCtxPushCurrent", kCuDeinitialized),
@@ -149,7 +150,7 @@ TEST(LaneFailures, ThatADeviceDoesNotRecoverFromLast) {
     expect_again([&] { event->wait(); });
     expect_again([&] { (void)setting.submit(ready); });
     expect_again([&] { lane.make_wait(nullptr, *event); });
-    expect_again([&] { (void)lane.record(nullptr); });
+    expect_again([&] { (void)record(lane, nullptr); });
     expect_again([&] { lane.reserve(1); });
     expect_again([&] { lane.pin(&setting, 1); });
     expect_again([&] { (void)lane.allocate(1); });
@@ -166,9 +167,9 @@ TEST(LaneFailures, OfOneDeviceAreNotThoseOfAnother) {
   Driver broken = setting.fake.table();
   broken.event_query = [](CuEvent) { return kIllegalAddress; };
   Lane second(broken, 1, kImage);
-  const auto event = second.record(second.stream());
+  const auto event = record(second, second.stream());
   EXPECT_THROW((void)event->is_done(), DeviceError);
-  EXPECT_THROW((void)second.record(second.stream()), DeviceError);
+  EXPECT_THROW((void)record(second, second.stream()), DeviceError);
   EXPECT_TRUE(setting.submit(setting.make_ready())->is_done());
 }
 
@@ -209,7 +210,7 @@ TEST(LaneInAFork, EveryCallIsRefusedAndNoneReachesTheDriver) {
   EXPECT_TRUE(is_refused([&] { event->wait(); }));
   EXPECT_TRUE(is_refused([&] { (void)setting.submit(ready); }));
   EXPECT_TRUE(is_refused([&] { lane.make_wait(nullptr, *event); }));
-  EXPECT_TRUE(is_refused([&] { (void)lane.record(nullptr); }));
+  EXPECT_TRUE(is_refused([&] { (void)record(lane, nullptr); }));
   EXPECT_TRUE(is_refused([&] { lane.reserve(1 << 20); }));
   EXPECT_TRUE(is_refused([&] { lane.pin(&setting, 1); }));
   EXPECT_TRUE(is_refused([&] { (void)lane.allocate(1); }));
@@ -233,7 +234,7 @@ TEST(LaneInAFork, AnEventEndsAlsoWhereAnotherThreadWasMakingOne) {
   true_driver = &fake.table();
   Driver slow = fake.table();
   Lane lane(slow, 0, kImage);
-  auto event = lane.record(nullptr);
+  auto event = record(lane, nullptr);
   slow.event_create = [](CuEvent* made, unsigned flags) {
     is_inside = true;
     while (!may_leave) {
@@ -241,7 +242,7 @@ TEST(LaneInAFork, AnEventEndsAlsoWhereAnotherThreadWasMakingOne) {
     }
     return true_driver->event_create(made, flags);
   };
-  std::thread busy([&lane] { (void)lane.record(nullptr); });
+  std::thread busy([&lane] { (void)record(lane, nullptr); });
   ASSERT_TRUE(eventually([] { return is_inside.load(); }));
   EXPECT_TRUE(holds_in_a_fork([&event] {
     event.reset();

@@ -17,6 +17,10 @@ namespace evenstride::testing {
 
 inline constexpr const char* kImage = "the kernel";
 
+inline std::shared_ptr<const Event> record(Lane& lane, CuStream stream) {
+  return lane.record(std::span(&stream, 1));
+}
+
 // A batch in a pinned slab, and memory of a device for it.
 struct Ready {
   Corpus::Made made;

@@ -27,6 +27,7 @@ using testing::FakeSchedule;
 using testing::kImage;
 using testing::message_of;
 using testing::Ready;
+using testing::record;
 using testing::Setting;
 using Calls = std::vector<std::string>;
 
@@ -68,7 +69,7 @@ TEST(Lane, TheDeviceOfTheCallerStaysItsOwn) {
   const auto event = setting.submit(ready);
   const CuStream consumer = setting.fake.make_stream();
   setting.lane.make_wait(consumer, *event);
-  setting.lane.record(consumer)->wait();
+  record(setting.lane, consumer)->wait();
   EXPECT_TRUE(event->is_done());
   setting.lane.free(setting.lane.allocate(1));
   const Lane second(driver, 1, kImage);
@@ -106,7 +107,7 @@ TEST(Lane, APointInSeveralStreamsIsReachedWithTheLast) {
   const auto both = setting.lane.record(streams);
   for (const auto& stream : streams) {
     EXPECT_FALSE(both->is_done());
-    setting.lane.record(stream)->wait();
+    record(setting.lane, stream)->wait();
   }
   EXPECT_TRUE(both->is_done());
   EXPECT_TRUE(setting.lane.record(std::span<const CuStream>())->is_done());
@@ -119,7 +120,7 @@ TEST(Lane, AConsumersStreamWaitsForABatch) {
   setting.lane.make_wait(consumer, *setting.submit(ready));
   bool has_arrived = false;
   setting.fake.enqueue(consumer, [&] { has_arrived = setting.has_arrived(ready); });
-  setting.lane.record(consumer)->wait();
+  record(setting.lane, consumer)->wait();
   EXPECT_TRUE(has_arrived);
 }
 
@@ -149,12 +150,12 @@ TEST(Lane, AnEventThatIsUsedAgainTooSoonStillOrdersWhatWaitsForIt) {
   const CuStream consumer = setting.fake.make_stream();
   setting.lane.make_wait(consumer, *setting.submit(ready));  // The event goes back at once.
   const CuStream other = setting.fake.make_stream();
-  const auto event = setting.lane.record(other);
+  const auto event = record(setting.lane, other);
   EXPECT_EQ(setting.fake.count("cuEventCreate"), 1U);
   bool has_arrived = false;
   setting.fake.enqueue(consumer, [&] { has_arrived = setting.has_arrived(ready); });
   event->wait();
-  setting.lane.record(consumer)->wait();
+  record(setting.lane, consumer)->wait();
   EXPECT_TRUE(has_arrived);
 }
 

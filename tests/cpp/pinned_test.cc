@@ -34,6 +34,7 @@ using testing::holds_in_a_fork;
 using testing::kImage;
 using testing::message_of;
 using testing::Random;
+using testing::record;
 using Calls = std::vector<std::string>;
 
 // A device whose work goes on when a host waits.
@@ -43,7 +44,7 @@ struct Device {
   std::shared_ptr<PinnedPool> pool = PinnedPool::make(lane, 0, 0);
 
   // A point that the device is still to come to.
-  std::shared_ptr<const Event> make_reader() { return lane.record(lane.stream()); }
+  std::shared_ptr<const Event> make_reader() { return record(lane, lane.stream()); }
 };
 
 void expect_use(const PinnedPool& pool, const PinnedPool::Use& expected) {
@@ -283,7 +284,7 @@ TEST(PinnedInAFork, ASlabEndsAlsoWhereAnotherThreadWasTakingOne) {
   Lane lane(slow, 0, kImage);
   const auto pool = PinnedPool::make(lane, 0, 0);
   auto slab = pool->take(1);
-  pool->take(1)->reader = lane.record(lane.stream());
+  pool->take(1)->reader = record(lane, lane.stream());
   slow.event_query = [](CuEvent event) {
     is_inside = true;
     while (!may_leave) {
@@ -317,7 +318,7 @@ TEST(PinnedThreads, NoSlabIsLentTwice) {
         std::this_thread::yield();
         const auto is_mine = [mark](std::byte byte) { return byte == mark; };
         num_seen += std::all_of(slab->memory, slab->memory + slab->capacity, is_mine) ? 1 : 0;
-        slab->reader = lane.record(lane.stream());
+        slab->reader = record(lane, lane.stream());
       }
     });
   }
