@@ -84,6 +84,7 @@ def test_a_loader_says_why_it_takes_the_way_over_the_host(monkeypatch, change, r
     monkeypatch.setattr(_core, "cuda_compiler", "13.0.88")
     change(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     moves = []
 
     def moved(batch, *, device, pins_memory):
@@ -179,5 +180,11 @@ def test_says_which_option_is_wrong(options, message):
 def test_kernels_are_for_all_targets_or_none(monkeypatch):
     monkeypatch.setattr(start_producers, "why_not", lambda _: None)
     cuda = torch.device("cuda", 1)
-    assert start_producers._with_kernel([cuda, None]) == []
+    message = (
+        "Batches for cuda:1 are collated on the host and copied, because another target stays on "
+        "the host."
+    )
+    with pytest.warns(UserWarning, match=whole(message)):
+        assert start_producers._with_kernel([cuda, None]) == []
+    assert start_producers._with_kernel([None, None]) == []
     assert start_producers._with_kernel([cuda, cuda]) == [cuda, cuda]
