@@ -121,7 +121,8 @@ class PadAlone:
                 return self.collate(self.dataset.__getitems__(self.rows))
         native, supply = self._place.native, self._place.supply
         made = self._stager.stage(0, self._bound.native, self.rows)
-        supply.give(made.num_bytes)
+        block = supply.allocate(made.num_bytes)
+        supply.given.put(block, block.data_ptr(), block.numel())
         full = 8 * native.num_multiprocessors
         assert native.submit(made, most_blocks=full if has_full_grid else 0)
         batch = self._target.finished(made, lambda: self.rows)

@@ -217,6 +217,8 @@ void def_cuda(py::module_& m) {
                                                "Threads that stage the batches of a plan.",
                                                py::release_gil_before_calling_cpp_dtor());
   def_pass_workers<DeviceBatch>(workers);
+  workers.def("close", &PassWorkers<DeviceBatch>::end, py::call_guard<Unlocked>(),
+              "End the threads. Not in a process that was forked since.");
   workers.def(py::init(&start_device_workers), py::keep_alive<1, 2>(), py::keep_alive<1, 3>(),
               py::keep_alive<1, 4>(), py::arg("stager"), py::arg("indices").noconvert(),
               py::arg("offsets").noconvert(), py::arg("delivery"), py::arg("destinations"),

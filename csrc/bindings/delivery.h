@@ -10,7 +10,6 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/unlocked.h"
 #include "loader/delivery.h"
 #include "loader/workers.h"
 
@@ -53,8 +52,8 @@ class PassWorkers {
     delivery_->put_back(target, {Delivery::Outcome::kBatch, batch, std::move(made)});
   }
 
-  // Whoever comes second waits as well.
-  void close() {
+  // Ends the threads. Whoever comes second waits as well.
+  void end() {
     delivery_->close();
     const std::lock_guard lock(mutex_);
     workers_.reset();
@@ -74,9 +73,7 @@ void def_pass_workers(Class& workers) {
       .def("take", &Self::take, py::arg("target"),
            "Wait for a batch; return its number and the batch, or None at the end.")
       .def("put_back", &Self::put_back, py::arg("target"), py::arg("batch"), py::arg("made"),
-           "Undo a take.")
-      .def("close", &Self::close, py::call_guard<Unlocked>(),
-           "End the threads, and keep no memory. Not in a process that was forked since.");
+           "Undo a take.");
 }
 
 }  // namespace evenstride

@@ -59,7 +59,7 @@ class NativeWorkers : public PassWorkers<MadeBatch> {
   void count(const MadeBatch& made) { collator_.count(made.layout); }
 
   void close() {
-    PassWorkers::close();
+    end();
     pool_->close();
   }
 
@@ -106,6 +106,8 @@ void def_loader(py::module_& m) {
            "Return one DLPack capsule for each output of a batch.")
       .def("places", &NativeWorkers::places, py::arg("made"),
            "Return place, shape and strides of each output of a batch in its memory, in values.")
+      .def("close", &NativeWorkers::close, py::call_guard<Unlocked>(),
+           "End the threads, and keep no memory. Not in a process that was forked since.")
       .def("count", &NativeWorkers::count, py::arg("made"), "Count what was cut in a batch.")
       .def_property_readonly(
           "lent", [](const NativeWorkers& self) { return self.use().lent; },

@@ -65,9 +65,9 @@ bool Destination::submit(DeviceBatch& batch, unsigned most_blocks) {
   return true;
 }
 
-void Destination::submit_into(DeviceBatch& batch, GivenBlock given) {
-  BlockRing::Block block = block_of(std::move(given));
-  submit_to(block, batch, 0);
+void Destination::submit_into(DeviceBatch& batch, GivenBlock block) {
+  BlockRing::Block own = block_of(std::move(block));
+  submit_to(own, batch, 0);
   batch.is_given = false;
 }
 

@@ -598,7 +598,7 @@ class DeviceWorkers:
     ) -> None: ...
     def close(self) -> None:
         """
-        End the threads, and keep no memory. Not in a process that was forked since.
+        End the threads. Not in a process that was forked since.
         """
     def put_back(
         self,

@@ -4,9 +4,12 @@
 //       tests/cpp/fake_driver.cc -o libcuda.so.1
 // The environment chooses FAKE_CUDA_SCHEDULE (prompt, lazy or random), FAKE_CUDA_SEED and
 // FAKE_CUDA_DEVICES.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "fake_driver.h"
@@ -41,6 +44,18 @@ const Driver& table() {
   return fake().table();
 }
 
+struct Events {
+  std::atomic<std::size_t> waits = 0;
+  std::atomic<std::size_t> records = 0;
+};
+
+Events& events_of(CuStream stream) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<CuStream, Events>;
+  const std::lock_guard lock(mutex);
+  return all[stream];
+}
+
 }  // namespace
 }  // namespace evenstride::testing
 
@@ -48,15 +63,13 @@ const Driver& table() {
 
 // NOLINTBEGIN(readability-identifier-naming): The driver's names.
 using namespace evenstride;  // NOLINT(google-build-using-namespace)
+using evenstride::testing::events_of;
 using evenstride::testing::fake;
 using evenstride::testing::table;
 
 // How many calls of a function there were, under its name in the driver's documentation.
 EVENSTRIDE_EXPORT std::size_t fake_cuda_count(const char* call) {
   return fake().count(call);
-}
-EVENSTRIDE_EXPORT void fake_cuda_forget_calls() {
-  fake().forget_calls();
 }
 // Runs all work of all devices to its end.
 EVENSTRIDE_EXPORT void fake_cuda_finish() {
@@ -72,6 +85,13 @@ EVENSTRIDE_EXPORT void fake_cuda_fail(const char* call, CuResult result, std::si
 // Returns a stream of a device, for a consumer.
 EVENSTRIDE_EXPORT CuStream fake_cuda_stream(int ordinal) {
   return fake().make_stream(ordinal);
+}
+// How many events a stream has waited for, and how many were recorded on it.
+EVENSTRIDE_EXPORT std::size_t fake_cuda_waits_of(CuStream stream) {
+  return events_of(stream).waits;
+}
+EVENSTRIDE_EXPORT std::size_t fake_cuda_records_of(CuStream stream) {
+  return events_of(stream).records;
 }
 
 EVENSTRIDE_EXPORT CuResult cuInit(unsigned flags) {
@@ -118,6 +138,7 @@ EVENSTRIDE_EXPORT CuResult cuStreamCreateWithPriority(CuStream* stream, unsigned
   return table().stream_create(stream, flags, priority);
 }
 EVENSTRIDE_EXPORT CuResult cuStreamWaitEvent(CuStream stream, CuEvent event, unsigned flags) {
+  ++events_of(stream).waits;
   return table().stream_wait_event(stream, event, flags);
 }
 EVENSTRIDE_EXPORT CuResult cuStreamSynchronize(CuStream stream) {
@@ -127,6 +148,7 @@ EVENSTRIDE_EXPORT CuResult cuEventCreate(CuEvent* event, unsigned flags) {
   return table().event_create(event, flags);
 }
 EVENSTRIDE_EXPORT CuResult cuEventRecord(CuEvent event, CuStream stream) {
+  ++events_of(stream).records;
   return table().event_record(event, stream);
 }
 EVENSTRIDE_EXPORT CuResult cuEventQuery(CuEvent event) {

@@ -33,14 +33,26 @@ class FakeCuda:
 
     def __init__(self, library):
         self._library = ctypes.CDLL(str(library))
-        for name in ("fake_cuda_count", "fake_cuda_faults"):
-            getattr(self._library, name).restype = ctypes.c_uint64
+        for name in ("count", "faults", "stream", "waits_of", "records_of"):
+            getattr(self._library, f"fake_cuda_{name}").restype = ctypes.c_uint64
         self.current_stream = 0
         self.blocks = []  # Addresses of what was allocated, in order.
         self.handed_over = []
 
     def count(self, call):
         return self._library.fake_cuda_count(call.encode())
+
+    def stream(self, device=0):
+        """Return the handle of a new stream of a device."""
+        return self._library.fake_cuda_stream(device)
+
+    def waits_of(self, stream):
+        """Return how many events a stream was made to wait for."""
+        return self._library.fake_cuda_waits_of(ctypes.c_void_p(stream))
+
+    def records_of(self, stream):
+        """Return how many events were recorded on a stream."""
+        return self._library.fake_cuda_records_of(ctypes.c_void_p(stream))
 
     def finish(self):
         """Let every stream come to its end."""

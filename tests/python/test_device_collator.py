@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import evenstride as es
 from collate_support import ALL_TYPES, INTEGER_TYPES, ragged, same, whole
 from data_support import dataset, some_rows
+from evenstride import _core
 from evenstride.cuda import DeviceCollator
 
 PER_BATCH = ["cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord"]
@@ -161,8 +162,34 @@ def test_a_tensor_that_outlives_its_lease_is_not_overwritten(fake_cuda):
 
 def test_the_stream_that_is_current_waits_and_no_other(fake_cuda):
     on_device = DeviceCollator(dataset([[1, 2]]), collator(), device="cuda:0")
-    counts = fake_cuda.calls_of(lambda: on_device([0]), ["cuStreamWaitEvent"])
-    assert counts == {"cuStreamWaitEvent": 1}
+    streams = [fake_cuda.stream(), fake_cuda.stream()]
+    for count in range(1, 4):
+        fake_cuda.current_stream = streams[0]
+        on_device([0])
+        assert [fake_cuda.waits_of(stream) for stream in streams] == [count, 0]
+
+
+def test_a_lease_ends_after_the_stream_it_began_on_and_the_one_it_ends_on(fake_cuda):
+    on_device = DeviceCollator(dataset([[1, 2]]), collator(), device="cuda:0", memory="ring")
+    began, ended = fake_cuda.stream(), fake_cuda.stream()
+    fake_cuda.current_stream = began
+    on_device([0])
+    fake_cuda.current_stream = ended
+    on_device([0])
+    assert [fake_cuda.records_of(stream) for stream in (began, ended)] == [1, 1]
+    on_device([0])
+    assert [fake_cuda.records_of(stream) for stream in (began, ended)] == [1, 2]
+
+
+def test_a_block_that_was_left_waits_for_its_last_reader(fake_cuda):
+    on_device = DeviceCollator(
+        dataset([[1, 2]]), collator(), device="cuda:0", memory="ring", depth=1
+    )
+    ours = _core.device_stream(0)
+    before = fake_cuda.waits_of(ours)
+    for _ in range(8):
+        on_device([0])
+    assert fake_cuda.waits_of(ours) - before == 8 - 3  # All but the first of each block.
 
 
 def test_only_the_device_that_is_asked_for_is_touched(fake_cuda):
