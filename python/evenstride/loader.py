@@ -86,8 +86,9 @@ class Loader:
     device_memory : {"torch", "ring"}, default "torch"
         Where batches lie that a kernel makes: in memory that torch allocates for each, to which
         torch's own rules apply; or in ``depth + 2`` blocks for each target that are used in turn.
-        In a ring the next ``next`` ends the lease of a batch: its tensors must not be used any
-        more. A tensor that is still there when its block comes round again is an error.
+        In a ring the next batch ends the lease of the one before: its tensors must not be used any
+        more. Blocks whose tensors are kept are not used again; when all are, the next batch is a
+        RuntimeError.
 
     Attributes
     ----------
@@ -105,8 +106,9 @@ class Loader:
     Warns
     -----
     UserWarning
-        Once, if the consumer keeps so many batches that there is twice the memory that the queues
-        need. More is allocated; no batch waits for a tensor to die.
+        Once for each reason, if batches for a device are collated on the host. And once, if the
+        consumer keeps so many batches that there is twice the memory that the queues need. More is
+        allocated; no batch waits for a tensor to die.
 
     Examples
     --------
