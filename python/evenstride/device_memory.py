@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from evenstride import _core
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _said: set[str] = set()
 
@@ -96,9 +99,13 @@ def say_fallback(device: torch.device, reason: str) -> None:
 def _levels_to_user() -> int:
     """Return how many calls lie between the caller and the code that uses the package."""
     frame, levels = sys._getframe(1), 1  # noqa: SLF001 - Python's own way to look at callers.
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("evenstride."):
+    while frame.f_back is not None and _is_ours(frame):
         frame, levels = frame.f_back, levels + 1
     return levels
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("evenstride.")
 
 
 def _missing() -> str:
