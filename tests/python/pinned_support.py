@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import torch
 
+from evenstride import start_producers
 from evenstride.blocks import PinnedBlocks
 
 _ALIGNMENT = 64
@@ -68,6 +69,8 @@ class PlainBlocks:
             return self.pin(tensor)
 
         patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 4)
+        patch.setattr(start_producers, "why_not", lambda _: "this is about pinned memory")
         patch.setattr(PinnedBlocks, "allocate", allocate)
         patch.setattr(torch.Tensor, "pin_memory", pin_memory)
 

@@ -15,6 +15,7 @@ from evenstride import loader_targets
 from loader_support import counted, loader_of, plan_of, rows
 
 
+@pytest.mark.filterwarnings("ignore:Batches for meta are collated on the host")
 @pytest.mark.parametrize("targets", [1, 2])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_batch_that_cannot_be_moved_once_is_not_lost(monkeypatch, targets, in_order):

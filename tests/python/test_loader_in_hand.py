@@ -52,7 +52,7 @@ def test_a_consumer_amid_a_batch_does_not_undo_a_move(count, move, epoch, step, 
     state = {"sampler": {**GOOD["sampler"], "epoch": epoch, "step": step}, "taken": taken}
     running, batch = held_in_hand(loader, count)
     move(loader, state)
-    running.count(batch)
+    running.count(0, batch)
     if step == STEPS:  # The same point.
         epoch, step = epoch + 1, 0
         state["sampler"] |= {"epoch": epoch, "step": step}
@@ -69,7 +69,7 @@ def test_a_consumer_amid_a_batch_does_not_undo_the_next_pass():
     batches = iter(loader)
     for _ in range(3):
         next(batches)
-    running.count(batch)
+    running.count(0, batch)
     assert loader.state_dict()["sampler"]["step"] == 3
 
 
@@ -106,5 +106,5 @@ def test_the_last_batch_ends_the_epoch_if_it_is_handed_over_after_closing():
     loader = loader_of()
     running, batch = held_in_hand(loader, STEPS)
     loader.close()
-    running.count(batch)
+    running.count(0, batch)
     assert [rows(batch) for batch in loader] == plan_of(loader, 1)

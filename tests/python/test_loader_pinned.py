@@ -26,6 +26,9 @@ from loader_support import (
 )
 from pinned_support import PlainBlocks, block_of
 
+# Devices are no part of this.
+pytestmark = pytest.mark.filterwarnings("ignore:Batches for .* are collated on the host")
+
 
 @pytest.fixture(autouse=True)
 def plain_blocks(monkeypatch):
