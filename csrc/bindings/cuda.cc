@@ -143,9 +143,6 @@ void def_cuda(py::module_& m) {
           "num_bytes", [](const DeviceBatch& self) { return self.staged.layout.bytes; },
           "Of all outputs.")
       .def_property_readonly(
-          "staged_bytes", [](const DeviceBatch& self) { return self.staged.bytes; },
-          "Of what travels to the device.")
-      .def_property_readonly(
           "padded_tokens", [](const DeviceBatch& self) { return self.staged.padded_tokens(); },
           "Samples times the width of the widest output.")
       .def_readonly("is_given", &DeviceBatch::is_given,

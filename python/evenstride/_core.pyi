@@ -490,11 +490,6 @@ class DeviceBatch:
         """
         Samples times the width of the widest output.
         """
-    @property
-    def staged_bytes(self) -> int:
-        """
-        Of what travels to the device.
-        """
 
 class Destination:
     """

@@ -37,8 +37,8 @@ class DeviceCollator:
 
     The rows travel as they are stored, packed into one block of pinned memory: one copy, one launch
     of a kernel that widens, pads and derives every output, and one event, which the calling
-    thread's current stream waits for. The host waits for nothing, and neither side allocates once
-    the first few batches have been made.
+    thread's current stream waits for. The host does not wait for the batch, and the driver
+    allocates nothing once the largest batch was made.
 
     Where the kernel was not built, or the device is not CUDA's, batches are collated on the host
     and copied, with the same result and one warning.

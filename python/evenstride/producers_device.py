@@ -42,11 +42,12 @@ class DeviceProducers:
         self._batches = batches
         num_left = len(batches) - delivery.progress()[2]
         goes_ahead = in_order or len(set(devices)) == 1
+        most = max(num_left, 1)  # Of no use are more blocks and slabs than batches.
         self._devices = {
             device: Device(
                 device,
                 batches.most_bytes(bound),
-                num_blocks=devices.count(device) * (depth + 2) if uses_ring else 0,
+                num_blocks=min(devices.count(device) * (depth + 2), most) if uses_ring else 0,
                 # Of each target, those in its queue, and one for the batch after a take.
                 num_ahead=min(devices.count(device) * (depth + 1), num_left) if goes_ahead else 0,
                 num_batches=num_left,
@@ -59,7 +60,7 @@ class DeviceProducers:
         self._stager = _core.Stager(
             bound.native,
             self._of_targets[0].native,
-            num_slabs=len(devices) * (depth + 2),
+            num_slabs=min(len(devices) * (depth + 2), most),
             most_samples=most_samples,
             most_tokens=most_tokens,
         )

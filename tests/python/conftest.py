@@ -52,6 +52,7 @@ def fake_cuda(fake_driver, monkeypatch):
     fake_driver.current_stream = 0
     fake_driver.blocks.clear()
     fake_driver.handed_over.clear()
+    fake_driver.allocated.clear()
     faults = fake_driver.faults
     yield fake_driver
     fake_driver.finish()

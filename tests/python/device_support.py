@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import weakref
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ class FakeCuda:
         self.current_stream = 0
         self.blocks = []  # Addresses of what was allocated, in order.
         self.handed_over = []
+        self.allocated = []  # References to those blocks, which die with them.
 
     def count(self, call):
         return self._library.fake_cuda_count(call.encode())
@@ -83,6 +85,7 @@ def stand_in(fake):
         def allocate(self, num_bytes):
             block = torch.empty(num_bytes, dtype=torch.uint8)
             fake.blocks.append(block.data_ptr())
+            fake.allocated.append(weakref.ref(block))
             return block
 
         def current_stream(self):
