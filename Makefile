@@ -50,9 +50,10 @@ $(STAMPS)/venv:
 $(STAMPS)/build: $(STAMPS)/venv
 $(STAMPS)/run: $(STAMPS)/build
 $(STAMPS)/test: $(STAMPS)/run
+$(STAMPS)/docs: $(STAMPS)/run
 $(STAMPS)/dev: $(STAMPS)/test
 
-$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/dev: $(STAMPS)/%: requirements/%.txt
+$(STAMPS)/build $(STAMPS)/run $(STAMPS)/test $(STAMPS)/docs $(STAMPS)/dev: $(STAMPS)/%: requirements/%.txt
 	$(PIP) install --quiet --requirement $<
 	@touch $@
 
@@ -110,6 +111,20 @@ test-python: $(STAMPS)/evenstride $(STAMPS)/test ## Run the Python tests and the
 	$(BIN)/python -m pytest tests/python python/evenstride README.md \
 	  --doctest-modules --doctest-glob=README.md -m "not compiles"
 
+.PHONY: test-frameworks
+test-frameworks: $(STAMPS)/evenstride $(STAMPS)/test ## Run the tests with real training frameworks alone
+	$(BIN)/python -m pytest tests/python/test_framework_*.py
+
+# The packages lie in a folder that comes before those of the virtual environment.
+$(STAMPS)/older: requirements/older.txt $(STAMPS)/test
+	rm -rf $(VENV)/older
+	$(PIP) install --quiet --no-deps --target $(VENV)/older --requirement $<
+	@touch $@
+
+.PHONY: test-frameworks-older
+test-frameworks-older: $(STAMPS)/evenstride $(STAMPS)/older ## The same, with those of a year before
+	PYTHONPATH=$(CURDIR)/$(VENV)/older $(BIN)/python -m pytest tests/python/test_framework_*.py
+
 .PHONY: soak
 soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, and watch memory
 	$(BIN)/python tests/python/loader_soak.py
@@ -150,6 +165,10 @@ check-stubs: $(STAMPS)/evenstride $(STAMPS)/dev
 .PHONY: check-spelling
 check-spelling: $(STAMPS)/dev
 	$(BIN)/codespell
+
+.PHONY: docs
+docs: $(STAMPS)/evenstride $(STAMPS)/docs ## Build the documentation as pages, in build/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 .PHONY: stubs
 stubs: $(STAMPS)/evenstride $(STAMPS)/dev ## Write the stub of the compiled module

@@ -38,8 +38,7 @@ _LAZY = {
     "RaggedDataset": "evenstride.dataset",
 }
 
-
-_SUBMODULES = ("cuda",)
+_SUBMODULES = ("accelerate", "cuda", "distributed", "lightning", "metrics", "transformers")
 
 
 def __getattr__(name: str) -> object:
