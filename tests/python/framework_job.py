@@ -36,7 +36,7 @@ def new_dataset():
 
 
 def new_collator():
-    """Pads both fields, with labels that a loss ignores."""
+    """Pad both fields, with labels that a loss ignores."""
     return es.PadCollator({"input_ids": es.Field(0), "labels": es.Field(-100)})
 
 
@@ -50,7 +50,7 @@ class Model(nn.Module):
             self.embed = nn.Embedding(VOCABULARY, 8)
             self.predict = nn.Linear(8, VOCABULARY)
 
-    def forward(self, input_ids, attention_mask=None, labels=None):
+    def forward(self, input_ids, attention_mask=None, labels=None):  # noqa: ARG002
         logits = self.predict(self.embed(input_ids))
         if labels is None:
             return {"logits": logits}

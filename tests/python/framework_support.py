@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from framework_job import NUM_SAMPLES
@@ -109,6 +110,6 @@ def check_epochs(folder, *, num_ranks=2, epochs=2):
         seen = [index for rank in batches for batch in rank for index in batch]
         assert sorted(seen) == list(range(NUM_SAMPLES))
         of_epochs.append(batches)
-    for one, other in zip(of_epochs, of_epochs[1:], strict=False):
+    for one, other in pairwise(of_epochs):
         assert one != other
     return ranks
