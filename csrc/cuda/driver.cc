@@ -1,6 +1,8 @@
 #include "cuda/driver.h"
 
+#ifndef _WIN32
 #include <dlfcn.h>
+#endif
 
 #include <atomic>
 #include <cstdint>
@@ -23,12 +25,30 @@ std::string version_text(int version) {
       "with the \"spawn\" method, or use the device only in the process that made it.");
 }
 
+#ifdef _WIN32
+void* open_library(const char* /*name*/) {
+  throw std::runtime_error("Devices are not supported on Windows.");
+}
+
+void* find_in(void* /*library*/, const char* /*name*/) {
+  return nullptr;
+}
+#else
+void* open_library(const char* name) {
+  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+void* find_in(void* library, const char* name) {
+  return dlsym(library, name);
+}
+#endif
+
 // Finds functions by name. Those whose interface has changed since the first driver have a version
 // in their name, and without it their old interface.
 class Library {
  public:
   // Never closed: the driver has threads of its own.
-  explicit Library(const char* name) : name_(name), handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+  explicit Library(const char* name) : name_(name), handle_(open_library(name)) {
     if (handle_ == nullptr) {
       throw std::runtime_error("There is no CUDA driver on this machine: `" + name_ +
                                "` cannot be loaded; install the driver of the device.");
@@ -37,7 +57,7 @@ class Library {
 
   template <class Function>
   void find(Function*& function, const char* name) const {
-    function = reinterpret_cast<Function*>(dlsym(handle_, name));
+    function = reinterpret_cast<Function*>(find_in(handle_, name));
     if (function == nullptr) {
       throw std::runtime_error("The CUDA driver has no `" + std::string(name) +
                                "`; install a newer driver.");

@@ -1,6 +1,8 @@
 #include "cuda/pinned.h"
 
+#ifndef _WIN32
 #include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <exception>
@@ -11,6 +13,29 @@
 #include "cuda/capacity.h"
 
 namespace evenstride {
+namespace {
+
+// Returns memory at a multiple of a page, or nullptr.
+#ifdef _WIN32
+void* map_pages(std::size_t /*bytes*/) {
+  return nullptr;  // There are no devices.
+}
+
+void unmap_pages(void* /*memory*/, std::size_t /*bytes*/) {}
+#else
+void* map_pages(std::size_t bytes) {
+  // Shared, so that a fork copies no page from under the device.
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void unmap_pages(void* memory, std::size_t bytes) {
+  (void)munmap(memory, bytes);
+}
+#endif
+
+}  // namespace
 
 struct PinnedPool::Loan {
   explicit Loan(std::shared_ptr<PinnedPool> lender) : pool(std::move(lender)) {}
@@ -121,17 +146,15 @@ PinnedPool::Slabs PinnedPool::take_idle() {
 PinnedPool::Slabs PinnedPool::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
   Slabs slab(1);  // First, because it could throw with memory in hand.
-  // Shared, so that a fork copies no page from under the device.
-  void* const memory =
-      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
+  void* const memory = map_pages(capacity);
+  if (memory == nullptr) {
     throw std::bad_alloc();
   }
   advise_huge_pages(memory, capacity);
   try {
     lane_.pin(memory, capacity);
   } catch (...) {
-    (void)munmap(memory, capacity);
+    unmap_pages(memory, capacity);
     throw;
   }
   const std::lock_guard lock(mutex_);
@@ -154,7 +177,7 @@ void PinnedPool::give_back(Slabs slab) noexcept {
 
 void PinnedPool::free(const PinnedSlab& slab) noexcept {
   lane_.unpin(slab.memory);
-  (void)munmap(slab.memory, slab.capacity);
+  unmap_pages(slab.memory, slab.capacity);
   const std::lock_guard lock(mutex_);
   --use_.slabs;
   use_.bytes -= slab.capacity;

@@ -1,6 +1,8 @@
 #include "loader/process.h"
 
+#ifndef _WIN32  // Where no process is a copy of another.
 #include <pthread.h>
+#endif
 
 #include <atomic>
 #include <new>
@@ -14,6 +16,9 @@ std::atomic<std::uint64_t>& generation() noexcept {
   return value;
 }
 
+#ifdef _WIN32
+constexpr int kRegistrationError = 0;
+#else
 void begin_generation() noexcept {
   generation().fetch_add(1, std::memory_order_relaxed);
 }
@@ -21,6 +26,7 @@ void begin_generation() noexcept {
 // When the library is loaded, not at the first use: a lock that guards a first use could itself be
 // held by another thread during a fork.
 const int kRegistrationError = pthread_atfork(nullptr, nullptr, &begin_generation);
+#endif
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 #include "loader/workers.h"
 
+#ifndef _WIN32
 #include <pthread.h>
+#endif
 
 #include <csignal>
 #include <cstddef>
@@ -14,6 +16,9 @@
 namespace evenstride {
 namespace {
 
+#ifdef _WIN32
+class SignalsBlocked {};  // Python takes signals in threads of its own there.
+#else
 // While it lives, the caller's thread, and with it every thread that it starts, takes no signals,
 // so that Python's main thread gets them. Faults excepted, which are the thread's own.
 class SignalsBlocked {
@@ -33,14 +38,17 @@ class SignalsBlocked {
  private:
   sigset_t before_;
 };
+#endif
 
-void name_this_thread(int number) {
+void name_this_thread([[maybe_unused]] int number) {
+#ifndef _WIN32
   // Linux takes 15 characters, and refuses more.
   const std::string name = ("evenstride-" + std::to_string(number)).substr(0, 15);
-#ifdef __linux__
-  pthread_setname_np(pthread_self(), name.c_str());
-#elif defined(__APPLE__)
+#ifdef __APPLE__
   pthread_setname_np(name.c_str());
+#else
+  pthread_setname_np(pthread_self(), name.c_str());
+#endif
 #endif
 }
 
