@@ -81,9 +81,20 @@ no_kernel = sed -n 's/^EVENSTRIDE_NO_KERNEL:INTERNAL=\(..*\)/evenstride: no CUDA
 .PHONY: build
 build: $(STAMPS)/evenstride ## Build the package into .venv, editable
 
+# From an archive of the sources alone, without git. The name of the wheel says which systems it is
+# for, where there is a tool that finds out.
 .PHONY: wheel
-wheel: $(STAMPS)/build ## Build a wheel into dist/
-	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+wheel: $(STAMPS)/build ## Build an sdist, and a wheel from it, into dist/
+	rm -rf dist build/sdist
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist .
+	mkdir -p build/sdist
+	tar -xzf dist/*.tar.gz --strip-components 1 -C build/sdist
+	$(PIP) wheel --quiet --no-build-isolation --no-deps --wheel-dir build/sdist/dist build/sdist
+	@if [ "$$(uname)" = Linux ]; then \
+	  $(BIN)/auditwheel repair --wheel-dir dist build/sdist/dist/*.whl; \
+	else \
+	  cp build/sdist/dist/*.whl dist; \
+	fi
 
 # ---- Tests ----
 
@@ -125,6 +136,15 @@ $(STAMPS)/older: requirements/older.txt $(STAMPS)/test
 test-frameworks-older: $(STAMPS)/evenstride $(STAMPS)/older ## The same, with those of a year before
 	PYTHONPATH=$(CURDIR)/$(VENV)/older $(BIN)/python -m pytest tests/python/test_framework_*.py
 
+.PHONY: test-wheel
+test-wheel: wheel ## Install that wheel where there are only numpy and torch, and use it
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --constraint requirements/run.txt dist/*.whl
+	build/wheel/bin/python tests/python/wheel_use.py
+	rm -rf build/wheel
+
 .PHONY: soak
 soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, and watch memory
 	$(BIN)/python tests/python/loader_soak.py
@@ -132,7 +152,7 @@ soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, 
 # ---- Checks ----
 
 .PHONY: check
-check: check-ruff check-mypy check-format check-tidy check-stubs check-spelling ## Run all checks
+check: check-ruff check-mypy check-format check-tidy check-stubs check-spelling check-wheels ## Run all checks
 
 .PHONY: check-ruff
 check-ruff: $(STAMPS)/dev
@@ -165,6 +185,13 @@ check-stubs: $(STAMPS)/evenstride $(STAMPS)/dev
 .PHONY: check-spelling
 check-spelling: $(STAMPS)/dev
 	$(BIN)/codespell
+
+# The wheels of other systems are built elsewhere; here it is seen that their options are valid.
+.PHONY: check-wheels
+check-wheels: $(STAMPS)/dev
+	@for system in linux windows macos; do \
+	  $(BIN)/cibuildwheel --print-build-identifiers --platform $$system --archs all >/dev/null || exit; \
+	done
 
 .PHONY: docs
 docs: $(STAMPS)/evenstride $(STAMPS)/docs ## Build the documentation as pages, in build/docs

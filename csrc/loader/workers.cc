@@ -120,7 +120,7 @@ Workers::Workers(MakeBatch make, PlannedBatches batches, std::shared_ptr<Deliver
                                 std::to_string(num_threads) + ".");
   }
   threads_->reserve(static_cast<std::size_t>(num_threads));
-  const SignalsBlocked blocked;
+  [[maybe_unused]] const SignalsBlocked blocked;
   for (int number = 0; number < num_threads; ++number) {
     try {
       threads_->emplace_back([this, number] {
