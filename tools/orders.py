@@ -9,29 +9,19 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from evenstride import plan_epoch
 from evenstride._tables import percent
 from evenstride.compare import compare_orders, comparison_tables
-from evenstride.read_lengths import read_lengths
 from generated import write_or_check
+from tables import DOCS, OPTIONS, efficiency, markdown, planned, updated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from evenstride.lengths import LengthArray
     from evenstride.stats import PlanStats
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "orders.md"
-LENGTHS = ROOT / "benchmarks" / "data" / "length_histogram.csv"
-OPTIONS: dict[str, Any] = {
-    "token_budget": 49_152,
-    "max_batch_size": 64,
-    "buckets": [770, 1216, 1728, 2432, 3296],
-}
+PAGE = DOCS / "orders.md"
 
 COMPOSITIONS = {
     "shuffle": "neighbours in a fresh permutation of each bucket",
@@ -63,7 +53,7 @@ def compositions(lengths: LengthArray) -> str:
     """Return how many batches each composition has, and how much of them is real."""
     rows = []
     for composition, meaning in COMPOSITIONS.items():
-        stats = planned(lengths, composition=composition)
+        stats = planned(lengths, composition=composition).stats()
         real = percent(stats.padding_efficiency)
         rows.append([f"`{composition}`", meaning, f"{stats.batches:,}", real])
     return markdown(["composition", "samples of a batch", "batches", "real"], rows, 2)
@@ -85,36 +75,6 @@ TABLES = {
 }
 
 
-def planned(lengths: LengthArray, **changed: Any) -> PlanStats:
-    """Return the statistics of the page's plan with some options changed."""
-    return plan_epoch(lengths, **{**OPTIONS, **changed}).stats()
-
-
-def efficiency(lengths: LengthArray, **changed: Any) -> str:
-    """Return the padding efficiency of such a plan."""
-    return percent(planned(lengths, **changed).padding_efficiency)
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Return a table, right-aligned but for the first `left` columns."""
-    rule = ["---" if column < left else "---:" for column in range(len(header))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
-def updated() -> str:
-    """Return the page with every table as it is now."""
-    page = PAGE.read_text(encoding="utf-8")
-    lengths = read_lengths(LENGTHS, counts=True)
-
-    def table(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{TABLES[found[2]](lengths)}\n{found[3]}"
-
-    page, tables = re.subn(r"(?s)(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", table, page)
-    if tables != len(TABLES):
-        msg = f"{PAGE.name} must have {len(TABLES)} tables, but has {tables}."
-        raise ValueError(msg)
-    return page
-
-
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, updated, __doc__, "python tools/orders.py"))
+    fresh = partial(updated, PAGE, TABLES)
+    sys.exit(write_or_check(PAGE, fresh, __doc__, "python tools/orders.py"))

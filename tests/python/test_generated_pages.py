@@ -11,7 +11,7 @@ import pytest
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
-@pytest.mark.parametrize("tool", ["commands", "orders"])
+@pytest.mark.parametrize("tool", ["choosing", "commands", "orders"])
 def test_a_page_is_what_its_tool_writes(tool):
     if tool == "commands":
         pytest.importorskip("typer")
