@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenstride import plan_epoch
 from evenstride._tables import percent
-from generated import write_or_check
-from tables import DOCS, markdown, planned, updated
+from evenstride.read_lengths import read_lengths
+from generated import markdown, with_tables, write_or_check
+from orders import LENGTHS, OPTIONS, ROOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from evenstride.lengths import LengthArray
     from evenstride.plan import EpochPlan
 
-PAGE = DOCS / "choosing.md"
+PAGE = ROOT / "docs" / "choosing.md"
 
 
 def budgets(lengths: LengthArray) -> str:
@@ -98,6 +100,16 @@ def ranks(lengths: LengthArray) -> str:
 TABLES = {"budgets": budgets, "buckets": buckets, "windows": windows, "ranks": ranks}
 
 
+def planned(lengths: LengthArray, **changed: Any) -> EpochPlan:
+    """Return the page's plan with some options changed."""
+    return plan_epoch(lengths, **{**OPTIONS, **changed})
+
+
+def updated() -> str:
+    """Return the page with every table as it is now."""
+    lengths = read_lengths(LENGTHS, counts=True)
+    return with_tables(PAGE, {name: partial(table, lengths) for name, table in TABLES.items()})
+
+
 if __name__ == "__main__":
-    fresh = partial(updated, PAGE, TABLES)
-    sys.exit(write_or_check(PAGE, fresh, __doc__, "python tools/choosing.py"))
+    sys.exit(write_or_check(PAGE, updated, __doc__, "python tools/choosing.py"))

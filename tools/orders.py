@@ -10,18 +10,27 @@ from __future__ import annotations
 import re
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from evenstride import plan_epoch
 from evenstride._tables import percent
 from evenstride.compare import compare_orders, comparison_tables
-from generated import write_or_check
-from tables import DOCS, OPTIONS, efficiency, markdown, planned, updated
+from evenstride.read_lengths import read_lengths
+from generated import markdown, with_tables, write_or_check
 
 if TYPE_CHECKING:
     from evenstride.lengths import LengthArray
     from evenstride.stats import PlanStats
 
-PAGE = DOCS / "orders.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "orders.md"
+LENGTHS = ROOT / "benchmarks" / "data" / "length_histogram.csv"
+OPTIONS: dict[str, Any] = {
+    "token_budget": 49_152,
+    "max_batch_size": 64,
+    "buckets": [770, 1216, 1728, 2432, 3296],
+}
 
 COMPOSITIONS = {
     "shuffle": "neighbours in a fresh permutation of each bucket",
@@ -53,7 +62,7 @@ def compositions(lengths: LengthArray) -> str:
     """Return how many batches each composition has, and how much of them is real."""
     rows = []
     for composition, meaning in COMPOSITIONS.items():
-        stats = planned(lengths, composition=composition).stats()
+        stats = planned(lengths, composition=composition)
         real = percent(stats.padding_efficiency)
         rows.append([f"`{composition}`", meaning, f"{stats.batches:,}", real])
     return markdown(["composition", "samples of a batch", "batches", "real"], rows, 2)
@@ -75,6 +84,22 @@ TABLES = {
 }
 
 
+def planned(lengths: LengthArray, **changed: Any) -> PlanStats:
+    """Return the statistics of the page's plan with some options changed."""
+    return plan_epoch(lengths, **{**OPTIONS, **changed}).stats()
+
+
+def efficiency(lengths: LengthArray, **changed: Any) -> str:
+    """Return the padding efficiency of such a plan."""
+    return percent(planned(lengths, **changed).padding_efficiency)
+
+
+def updated() -> str:
+    """Return the page with every table as it is now."""
+    lengths = read_lengths(LENGTHS, counts=True)
+    tables = {name: partial(table, lengths) for name, table in TABLES.items()}
+    return with_tables(PAGE, tables)
+
+
 if __name__ == "__main__":
-    fresh = partial(updated, PAGE, TABLES)
-    sys.exit(write_or_check(PAGE, fresh, __doc__, "python tools/orders.py"))
+    sys.exit(write_or_check(PAGE, updated, __doc__, "python tools/orders.py"))
