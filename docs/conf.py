@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import evenstride
 
 if TYPE_CHECKING:
+    from docutils.nodes import Element
+    from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 project = "Evenstride"
 author = "The Evenstride authors"
@@ -52,11 +55,14 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 
 html_theme = "furo"
 html_title = f"Evenstride {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_extra_path = ["redirect"]  # From the top of the site to its first page.
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
 pygments_style = "friendly"
+highlight_language = "text"
 
 
 def show_directives(_app: Sphinx, _page: str, source: list[str]) -> None:
@@ -64,6 +70,17 @@ def show_directives(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?s)<!-- (\{[a-z-]+\}.*?)\n-->", r"```\1\n```", source[0])
 
 
+def find_short_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, text: Element
+) -> Element | None:
+    """Find a name of the package's top level, which docstrings of all modules write short."""
+    if node.get("refdomain") != "py":
+        return None
+    name, kind, page = f"evenstride.{node['reftarget']}", node["reftype"], node["refdoc"]
+    return env.domains["py"].resolve_xref(env, page, app.builder, kind, name, node, text)
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is done to pages."""
     app.connect("source-read", show_directives)
+    app.connect("missing-reference", find_short_name)

@@ -55,7 +55,7 @@ def compare_orders(
     lengths : array_like of int, shape (n_samples,)
         Tokens of each sample.
     **options
-        Those of :func:`evenstride.plan_epoch` but ``order``. Edges are found once, for all orders.
+        Those of :func:`plan_epoch` but ``order``. Edges are found once, for all orders.
 
     Raises
     ------

@@ -153,7 +153,7 @@ class DeviceCollator:
         -------
         dict of str to torch.Tensor
             Keys and shapes are those of the collator's batches; lists of tensors where a ragged
-            field has no :class:`evenstride.Field`.
+            field has no :class:`Field`.
 
         Raises
         ------
