@@ -14,8 +14,8 @@ PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/
 TESTS = Path(__file__).parent
 
 # A block in three backticks, or one in a comment, which readers do not see: what a page's examples
-# start from, and what must be true after them. In front of code, a comment may name the test of a
-# framework that runs it.
+# start from, and what must be true after them. In front of code, a comment may give it a name, by
+# which another test finds and runs it.
 _BLOCK = re.compile(
     r"^(?:<!-- run: (?P<name>[^\n]*?) -->\n)?"
     r"(?:```(?P<language>[^\n]*)\n(?P<text>.*?)^```$"
@@ -99,9 +99,10 @@ def _run_command(words):
         case ["evenstride", command, *_]:
             from evenstride.commands import run as run_command  # noqa: PLC0415 - An extra.
 
-            assert run_command([*words[1:], *_SHORTER.get(command, [])]) == 0
+            assert run_command([*words[1:], *_SHORTER.get(command, [])]) == 0, words
         case ["make", target]:
-            assert re.search(rf"(?m)^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"))
+            rules = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert re.search(rf"(?m)^{target}:", rules), target
         case [".venv/bin/python" | "python", script, *_]:
             assert (ROOT / script).is_file(), script
         case ["pip", "install", package]:
@@ -119,7 +120,7 @@ def _check_extras(package):
 
 
 def runs_elsewhere(block):
-    """Return whether a test of a framework runs a block: it names the page and the block."""
+    """Return whether there is a test that names both the page and the block."""
     page = block.page.removeprefix("docs/")
-    texts = (test.read_text(encoding="utf-8") for test in TESTS.glob("test_framework_*.py"))
+    texts = (test.read_text(encoding="utf-8") for test in TESTS.glob("test_*.py"))
     return any(f'"{page}"' in text and f'"{block.name}"' in text for text in texts)
