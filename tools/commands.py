@@ -56,8 +56,8 @@ def section(name: str, command: Any, shared: dict[str, Any]) -> Iterator[str]:
     yield from (f"## evenstride {name}", "", command.help, "")
     if taken & shared.keys():
         left_out = [f"`{shared[name].opts[0]}`" for name in shared if name not in taken]
-        but = f", but for {' and '.join(left_out)}" if left_out else ""
-        yield from (f"It takes [what a plan is made of](#what-a-plan-is-made-of){but}, and:", "")
+        but = f", but not {', '.join(left_out)}" if left_out else ""
+        yield from (f"It takes [what a plan is made of](#what-a-plan-is-made-of){but}.", "")
     yield from listed(parameter for parameter in command.params if parameter.name not in shared)
 
 
