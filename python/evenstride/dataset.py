@@ -267,7 +267,7 @@ class RaggedDataset(Dataset[dict[str, torch.Tensor]]):
 
     @property
     def lengths(self) -> NDArray[np.integer[Any]]:
-        """The length of each row: of the first ragged field, int32 or int64, read-only.
+        """The length of each row in the first ragged field, int32 or int64, read-only.
 
         If no field is ragged, all rows have the length of the first field that has a shape.
         """

@@ -24,7 +24,7 @@ def optimal_edges(
 
     They minimise the expected padded tokens of the fill, with a little added for each batch: for
     each possible bucket a fixed sample of its lengths is filled in a fixed random order, and
-    dynamic programming finds the buckets whose sum is smallest [1]_. A bucket's last batch counts
+    dynamic programming finds the buckets whose sum is smallest. A bucket's last batch counts
     as if full where there are more samples than can be looked at one by one, so that a tiny bucket
     does not pay. Equal lengths are never split.
 
@@ -58,8 +58,8 @@ def optimal_edges(
 
     References
     ----------
-    .. [1] R. Bellman, "On the approximation of curves by line segments using dynamic programming",
-       Communications of the ACM 4 (6), 1961, has the same recursion for another cost.
+    R. Bellman, "On the approximation of curves by line segments using dynamic programming",
+    Communications of the ACM 4 (6), 1961, has the same recursion for another cost.
 
     Examples
     --------

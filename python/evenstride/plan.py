@@ -228,7 +228,7 @@ class EpochPlan:
 
     @property
     def padded_tokens(self) -> NDArray[np.int64]:
-        """Padded tokens of each batch: samples times width, shape (n_batches,)."""
+        """Padded tokens of each batch, which are samples times width, shape (n_batches,)."""
         return np.multiply(np.diff(self.offsets), self.widths, dtype=np.int64)
 
     @property
