@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, Subset
 
 import evenstride as es
 from framework_job import NUM_SAMPLES, new_dataset, new_lengths
@@ -32,6 +32,14 @@ def test_lengths_of_a_shuffled_data_set_are_those_of_its_rows():
     dataset = hugging_face().shuffle(seed=3).select(range(20))
     expected = [len(row["input_ids"]) for row in dataset]
     assert sampler_of(dataset=dataset).lengths.tolist() == expected
+
+
+def test_a_subset_has_the_rows_of_its_data_set():
+    subset = Subset(new_dataset(), [7, 3, 80])
+    loader = trainer_of(dataset=subset).get_train_dataloader()
+    assert loader.batch_sampler.lengths.tolist() == new_lengths()[[7, 3, 80]].tolist()
+    seen = [row[0].item() for batch in loader for row in batch["input_ids"]]
+    assert sorted(seen) == [3, 7, 80]
 
 
 def test_a_column_of_lengths_wins_though_the_model_does_not_take_it():
@@ -77,16 +85,16 @@ class Stream(IterableDataset):
             Stream,
             TypeError,
             (
-                "`train_dataset` must be a map-style data set, whose samples can be read in any "
-                "order, but is of type Stream."
+                "`train_dataset` must be a map-style data set with a length, whose samples can be "
+                "read in any order, but is of type Stream."
             ),
         ),
         (
             lambda: hugging_face().to_iterable_dataset(),
             TypeError,
             (
-                "`train_dataset` must be a map-style data set, whose samples can be read in any "
-                "order, but is of type IterableDataset."
+                "`train_dataset` must be a map-style data set with a length, whose samples can be "
+                "read in any order, but is of type IterableDataset."
             ),
         ),
         (

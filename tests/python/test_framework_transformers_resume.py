@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 
 import transformers
 
+from evenstride.transformers.position import BucketPosition
 from trainer_support import Rows, arguments, sampler_of, trained, trainer_of
 
 
@@ -187,6 +188,20 @@ def test_a_checkpoint_after_an_epoch_that_was_cut_short_is_refused():
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         trainer_of().train(resume_from_checkpoint="checkpoints/checkpoint-5")
+
+
+def test_the_epoch_is_set_though_the_trainer_does_not():
+    loader = trainer_of().get_train_dataloader()
+    in_epoch = len(loader)
+    state = transformers.TrainerState(global_step=2 * in_epoch, stateful_callbacks={})
+    position = BucketPosition()
+    saved = loader.batch_sampler.state_dict() | {"epoch": 1, "step": in_epoch}
+    state.stateful_callbacks["BucketPosition"] = {"attributes": {"saved": saved}}
+    events = {"state": state, "args": arguments(), "control": None}
+    position.on_train_begin(train_dataloader=loader, **events)
+    for epoch in (2, 3):
+        position.on_epoch_begin(**events)
+        assert loader.batch_sampler.epoch == epoch
 
 
 def test_callbacks_may_be_restored():

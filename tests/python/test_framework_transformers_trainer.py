@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import re
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader
 
 import evenstride as es
 from framework_job import NUM_SAMPLES, Model, new_collator, new_dataset, new_lengths
@@ -119,6 +124,64 @@ def test_refuses_arguments_that_would_change_the_batches(options, message):
         trainer.get_train_dataloader()
 
 
+class Ordered(transformers.Trainer):
+    def _get_train_sampler(self, *_):
+        return range(3)
+
+
+def test_refuses_a_class_with_an_order_of_its_own():
+    message = (
+        "`Ordered` must leave the order to the sampler, but has a `_get_train_sampler` of its own."
+    )
+    trainer = trainer_of(parent=Ordered)
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        trainer.get_train_dataloader()
+
+
+class Loading(transformers.Trainer):
+    def get_train_dataloader(self):
+        collate = es.PadCollator({"input_ids": es.Field(0)}, max_length=7)
+        return DataLoader(self.train_dataset, shuffle=True, collate_fn=collate, num_workers=1)
+
+
+def test_takes_all_but_the_order_from_a_loader_of_the_class():
+    loader = trainer_of(parent=Loading).get_train_dataloader()
+    assert loader.batch_sampler.lengths.max() == loader.collate_fn.max_length == 7
+    assert loader.num_workers == 1
+    assert isinstance(loader.batch_sampler, es.BucketBatchSampler)
+
+
+def test_every_label_of_an_optimizer_step_counts_the_same():
+    config = transformers.LlamaConfig(
+        vocab_size=256,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    reference = copy.deepcopy(model)
+    trainer = trainer_of(
+        model=model,
+        max_steps=1,
+        gradient_accumulation_steps=3,
+        optim="sgd",
+        learning_rate=1.0,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+    )
+    losses, labels = 0.0, 0
+    for batch in islice(trainer.get_train_dataloader(), 3):
+        logits = reference(batch["input_ids"], batch["attention_mask"]).logits[:, :-1]
+        wanted = batch["labels"][:, 1:]
+        losses += functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum")
+        labels += (wanted != -100).sum()
+    (losses / labels).backward()
+    trainer.train()
+    for trained, before in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(trained, before - before.grad)
+
+
 class Sharing(transformers.Trainer):
     def get_tp_size(self):
         return 2
@@ -179,10 +242,25 @@ def test_a_batch_split_over_devices_is_a_warning():
 
 
 def test_a_collator_of_another_multiple_is_refused():
-    message = "`pad_to_multiple_of` must be the same in `sampler` and `collate`, but is 8 and 1."
-    trainer = trainer_of(buckets={"pad_to_multiple_of": 8})
+    theirs = transformers.DataCollatorWithPadding(None, pad_to_multiple_of=16)
+    for collate, multiple in ((new_collator(), 1), (theirs, 16)):
+        message = (
+            "`pad_to_multiple_of` must be the same in `sampler` and `collate`, but is 8 and "
+            f"{multiple}."
+        )
+        trainer = trainer_of(buckets={"pad_to_multiple_of": 8}, collate=collate)
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            trainer.get_train_dataloader()
+
+
+def test_a_collator_of_one_width_is_refused():
+    collate = transformers.DataCollatorWithPadding(None, padding="max_length", max_length=32)
+    message = (
+        "`padding` of the collator must be True or 'longest', since a batch is planned as wide as "
+        "its longest sample, but is 'max_length'."
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        trainer.get_train_dataloader()
+        trainer_of(collate=collate).get_train_dataloader()
 
 
 def test_the_page_shows_the_class_and_the_plan(capsys):

@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset
 from evenstride.collate import PadCollator
 from evenstride.dataset import RaggedDataset
 from evenstride.lengths import as_lengths
+from evenstride.loader_checks import as_ragged
 from evenstride.producers import is_native
 from evenstride.sources_arrow import column_lengths
 
@@ -41,12 +42,14 @@ def sample_lengths(dataset: Any, collate: Any, *, column: str, field: str) -> Le
         If the data set cannot be read in any order, or has no such field.
 
     """
-    if not hasattr(dataset, "__getitem__") or isinstance(dataset, IterableDataset):
+    is_map_style = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    if not is_map_style or isinstance(dataset, IterableDataset):
         msg = (
-            "`train_dataset` must be a map-style data set, whose samples can be read in any order, "
-            f"but is of type {type(dataset).__name__}."
+            "`train_dataset` must be a map-style data set with a length, whose samples can be read "
+            f"in any order, but is of type {type(dataset).__name__}."
         )
         raise TypeError(msg)
+    dataset = as_ragged(dataset)
     if is_native(dataset, collate):
         lengths: LengthArray = collate.bound_to(dataset).lengths()
         return lengths

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader, SequentialSampler
+from transformers import Trainer
 from transformers.trainer_utils import RemoveColumnsCollator
 
 from evenstride.lengths import as_lengths
-from evenstride.loader_checks import check_agreement
+from evenstride.loader_checks import as_ragged, check_agreement
 from evenstride.options import PlanOptions, as_count
 from evenstride.producers import is_native
 from evenstride.sampler import BucketBatchSampler
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
         args: Any
         accelerator: Any
-        data_collator: Any
         train_dataset: Any
         processing_class: Any
         _train_batch_size: int
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
         def add_callback(self, callback: Any) -> None: ...
         def get_train_dataloader(self) -> DataLoader[Any]: ...
+        def _get_train_sampler(self) -> Any: ...
         def get_total_train_batch_size(self, args: Any) -> int: ...
 else:
     _Trainer = object
@@ -105,22 +106,31 @@ class BucketBatchMixin(_Trainer):
         Raises
         ------
         TypeError
-            If the data set cannot be read in any order, or its lengths cannot be found.
+            If the data set cannot be read in any order, or its lengths cannot be found; or if the
+            class takes its samples in an order of its own.
         ValueError
             If an argument would change the batches, or a sample breaks a rule of the sampler.
 
+        Notes
+        -----
+        Of a ``get_train_dataloader`` that a subclass of ``Trainer`` has, the data set, the collator
+        and the workers are taken, and the order is not.
+
         """
         self._check_arguments()
-        collate = self.data_collator
-        sampler = self._bucket_sampler()
         # Made for what the Trainer, or a subclass, decides: the columns, the workers, ...
         made = super().get_train_dataloader()
-        check_agreement(made.dataset, sampler, collate)
         kept = {name: getattr(made, name) for name in _KEPT}
-        if is_native(made.dataset, collate) and isinstance(made.collate_fn, RemoveColumnsCollator):
-            kept["collate_fn"] = _NamedFields(collate, set(made.collate_fn.signature_columns))
+        collate, dataset = made.collate_fn, as_ragged(made.dataset)
+        if isinstance(collate, RemoveColumnsCollator):
+            names, collate = set(collate.signature_columns), collate.data_collator
+            if is_native(dataset, collate):
+                kept["collate_fn"] = _NamedFields(collate, names)
+        sampler = self._bucket_sampler(collate)
+        check_agreement(dataset, sampler, collate)
+        _check_collator(collate, sampler.options.pad_to_multiple_of)
         loader: DataLoader[Any] = prepare_data_loader(
-            DataLoader(made.dataset, batch_sampler=sampler, **kept),
+            DataLoader(dataset, batch_sampler=sampler, **kept),
             self.accelerator.device,
             num_processes=1,  # The sampler's batches are those of this rank already.
             process_index=0,
@@ -130,11 +140,11 @@ class BucketBatchMixin(_Trainer):
         )
         return loader
 
-    def _get_train_sampler(self, *_: Any, **__: Any) -> SequentialSampler:
+    def _get_train_sampler(self, *_: Any) -> SequentialSampler:
         """Return a sampler that costs nothing: the loader that it is made for is never used."""
         return SequentialSampler(self.train_dataset)
 
-    def _bucket_sampler(self) -> BucketBatchSampler:
+    def _bucket_sampler(self, collate: Any) -> BucketBatchSampler:
         args = self.args
         options = dict(self.bucket_options)
         lengths = options.pop("lengths", None)
@@ -144,15 +154,14 @@ class BucketBatchMixin(_Trainer):
             names = getattr(self.processing_class, "model_input_names", None) or ["input_ids"]
             lengths = sample_lengths(
                 self.train_dataset,
-                self.data_collator,
+                collate,
                 column=args.length_column_name,
                 field=names[0],
             )
-        multiple = getattr(self.data_collator, "pad_to_multiple_of", None) or 1
-        options.setdefault("pad_to_multiple_of", multiple)
+        multiple = options.setdefault("pad_to_multiple_of", _multiple_of(collate) or 1)
         if options.get("token_budget") is None:
             longest = min(int(lengths.max(initial=1)), options.get("max_length") or 2**63)
-            width = -(-longest // options["pad_to_multiple_of"]) * options["pad_to_multiple_of"]
+            width = -(-longest // multiple) * multiple
             options["token_budget"] = args.per_device_train_batch_size * width
         # Smaller than at first if `auto_find_batch_size` has run out of memory.
         budget = as_count("token_budget", options["token_budget"]) * self._train_batch_size
@@ -169,6 +178,13 @@ class BucketBatchMixin(_Trainer):
 
     def _check_arguments(self) -> None:
         args = self.args
+        own = getattr(super()._get_train_sampler, "__func__", None)
+        if own is not Trainer._get_train_sampler:  # noqa: SLF001 - There is no public name for it.
+            msg = (
+                f"`{type(self).__name__}` must leave the order to the sampler, but has a "
+                "`_get_train_sampler` of its own."
+            )
+            raise TypeError(msg)
         for name in ("split_batches", "dispatch_batches"):
             if getattr(args.accelerator_config, name):
                 msg = (
@@ -277,6 +293,28 @@ def with_buckets(trainer_class: _TrainerType, **bucket_options: Any) -> _Trainer
         "__qualname__": trainer_class.__qualname__,
     }
     return type(trainer_class)(trainer_class.__name__, bases, members)
+
+
+def _multiple_of(collate: Any) -> int | None:
+    multiple: int | None = getattr(collate, "pad_to_multiple_of", None)
+    return multiple
+
+
+def _check_collator(collate: Any, multiple: int) -> None:
+    """Say how a collator of Hugging Face would make batches wider than they are planned."""
+    padding = getattr(collate, "padding", True)
+    if padding == "max_length":
+        msg = (
+            "`padding` of the collator must be True or 'longest', since a batch is planned as wide "
+            "as its longest sample, but is 'max_length'."
+        )
+        raise ValueError(msg)
+    if _multiple_of(collate) not in (None, multiple):
+        msg = (
+            f"`pad_to_multiple_of` must be the same in `sampler` and `collate`, but is {multiple} "
+            f"and {_multiple_of(collate)}."
+        )
+        raise ValueError(msg)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
