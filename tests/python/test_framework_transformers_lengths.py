@@ -9,12 +9,14 @@ import pytest
 from torch.utils.data import IterableDataset, Subset
 
 import evenstride as es
-from framework_job import NUM_SAMPLES, new_dataset, new_lengths
+from framework_job import NUM_SAMPLES, Model, new_collator, new_dataset, new_lengths
 
 pytest.importorskip("datasets")
 pytest.importorskip("transformers")
 
-from trainer_support import Rows, hugging_face, sampler_of, trainer_of
+import transformers
+
+from trainer_support import Rows, arguments, hugging_face, sampler_of, trainer_of
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,22 @@ def test_no_object_of_python_is_made_for_a_row_of_arrow(monkeypatch):
     monkeypatch.setattr(type(dataset), "__getitem__", None)
     monkeypatch.setattr(type(dataset), "__iter__", None)
     assert sampler_of(dataset=dataset).lengths.tolist() == new_lengths().tolist()
+
+
+def test_what_the_page_says_of_group_by_length():
+    is_new = "train_sampling_strategy" in transformers.TrainingArguments.__dataclass_fields__
+    strategy = (
+        {"train_sampling_strategy": "group_by_length"} if is_new else {"group_by_length": True}
+    )
+    dataset = hugging_face(length=[1] * NUM_SAMPLES)
+    options = {"train_dataset": dataset, "data_collator": new_collator()}
+    theirs = transformers.Trainer(Model(), arguments(**strategy), **options)
+    sampler = theirs.get_train_dataloader().batch_sampler.sampler
+    assert list(sampler.lengths) == new_lengths().tolist()
+    predicted = theirs.predict(dataset).label_ids[:, 0].tolist()
+    assert sorted(predicted) == list(range(NUM_SAMPLES)) != predicted
+    # Left in the arguments, it changes nothing of training.
+    assert list(sampler_of(dataset=dataset, **strategy)) == list(sampler_of(dataset=dataset))
 
 
 class Stream(IterableDataset):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 import evenstride as es
 from framework_job import NUM_SAMPLES, Model, new_collator, new_dataset, new_lengths
@@ -81,6 +81,14 @@ def test_columns_that_the_model_does_not_take_are_left_out():
         assert sorted(batch) == ["attention_mask", "input_ids", "labels"]
         trainer = trainer_of(dataset=dataset, remove_unused_columns=False)
         assert "extra" in next(iter(trainer.get_train_dataloader()))
+
+
+def test_no_row_of_a_ragged_data_set_is_made(monkeypatch):
+    for dataset in (new_dataset(), Subset(new_dataset(), range(20))):
+        with monkeypatch.context() as patch:
+            patch.setattr(es.RaggedDataset, "__getitem__", None)
+            loader = trainer_of(dataset=dataset).get_train_dataloader()
+            assert next(iter(loader))["input_ids"].shape[1] > 0
 
 
 @pytest.mark.parametrize(
