@@ -178,16 +178,18 @@ def test_every_label_of_an_optimizer_step_counts_the_same():
         lr_scheduler_type="constant",
         max_grad_norm=0.0,
     )
-    losses, labels = 0.0, 0
+    loss = 0.0
     for batch in islice(trainer.get_train_dataloader(), 3):
         logits = reference(batch["input_ids"], batch["attention_mask"]).logits[:, :-1]
-        wanted = batch["labels"][:, 1:]
-        losses += functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum")
-        labels += (wanted != -100).sum()
-    (losses / labels).backward()
+        labels = batch["labels"][:, 1:].flatten()
+        loss += functional.cross_entropy(logits.flatten(0, 1), labels, reduction="sum")
+    loss.backward()
     trainer.train()
-    for trained, before in zip(model.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(trained, before - before.grad)
+    wanted = torch.cat([before.grad.flatten() for before in reference.parameters()])
+    pairs = zip(reference.parameters(), model.parameters(), strict=True)
+    step = torch.cat([(before - after).detach().flatten() for before, after in pairs])
+    # What the sum is divided by differs: version 4 counts the first label of a sample too.
+    torch.testing.assert_close(step / step.norm(), wanted / wanted.norm(), atol=1e-5, rtol=1e-3)
 
 
 class Sharing(transformers.Trainer):
