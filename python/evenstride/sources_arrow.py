@@ -147,9 +147,7 @@ def arrow_lengths(path: str | os.PathLike[str], column: str) -> LengthArray:
     """
     file = Path(path)
     if not is_parquet(file):
-        found, rows = open_arrow_path(os.fspath(file), column)
-        lengths = _lengths_in(found[column])
-        return lengths if rows is None else lengths[rows]
+        return column_lengths(os.fspath(file), column)
     with open_parquet(file) as opened:
         (place,) = _chosen(opened.schema_arrow, column, os.fspath(file)).values()
         reader = ChunkReader(column, os.fspath(file), _kind(opened.schema_arrow, place))
@@ -158,6 +156,13 @@ def arrow_lengths(path: str | os.PathLike[str], column: str) -> LengthArray:
             table = read_parquet(file, opened, [column], group)
             parts.append(_lengths_in(reader.arrays(table.column(0).chunks)))
     return np.concatenate(parts)
+
+
+def column_lengths(source: Any, column: str) -> LengthArray:
+    """Return the lengths in a column of anything that holds Arrow columns, as `arrow_lengths`."""
+    found, rows = open_arrow(source, column)
+    lengths = _lengths_in(found[column])
+    return lengths if rows is None else lengths[rows]
 
 
 def _lengths_in(arrays: ColumnArrays) -> NDArray[Any]:
