@@ -18,6 +18,14 @@ except ImportError as error:
     _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
     raise ImportError(_MESSAGE, name=error.name) from error
 
+from evenstride.picture_data import (
+    bucket_name,
+    histogram_of,
+    shares_of,
+    step_labels,
+    strip_of,
+)
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
@@ -68,7 +76,7 @@ def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Fi
     rows: list[Any] = [["strip", "start"], ["shares", "shares"], ["widths", "fills"]]
     axes = figure.subplot_mosaic(rows, height_ratios=[2, 3, 3])
     palette = _Palette(plan)
-    labels = _step_labels(plan)
+    labels = step_labels(plan)
     budget = plan.options["token_budget"]
 
     _draw_strip(axes["strip"], labels, palette)
@@ -126,7 +134,7 @@ def plot_compare(
     axes = figure.subplots(len(plans), 2, squeeze=False, sharex="col", width_ratios=[5, 2])
     palette = _Palette(next(iter(plans.values())))
     for (mix, start), (order, plan) in zip(axes, plans.items(), strict=True):
-        labels = _step_labels(plan)
+        labels = step_labels(plan)
         _draw_shares(mix, labels, palette, _FINE_SLICES)
         mix.set_yticks([])
         mix.set_ylabel(
@@ -171,7 +179,7 @@ class _Palette:
         title = "bucket: lengths (tokens)"
         if self.num_buckets <= _MOST_IN_LEGEND:
             handles = [
-                Patch(color=colour, label=f"{k}: [{self._edges[k]:,}, {self._edges[k + 1]:,})")
+                Patch(color=colour, label=bucket_name(self._edges, k))
                 for k, colour in enumerate(self.colours)
             ]
             figure.legend(
@@ -191,39 +199,14 @@ class _Palette:
         bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
 
 
-def _step_labels(plan: EpochPlan) -> NDArray[np.int16]:
-    """Return the label of each step: the bucket of most of its batches, the longer one of a tie."""
-    steps = plan.buckets.reshape(plan.num_steps, plan.num_replicas)
-    labels: NDArray[np.int16] = steps[:, 0].copy()
-    mixed = np.flatnonzero((steps != labels[:, None]).any(axis=1))
-    most = np.zeros(len(mixed), np.int64)
-    for bucket in np.unique(steps[mixed]):
-        batches = (steps[mixed] == bucket).sum(axis=1)
-        labels[mixed[batches >= most]] = bucket
-        most = np.maximum(most, batches)
-    return labels
-
-
 def _draw_strip(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
     """Draw step after step, column by column."""
-    shown = labels
-    if len(labels) > _COLUMNS * _MOST_ROWS:
-        shown = labels[np.linspace(0, len(labels) - 1, _COLUMNS * _MOST_ROWS).astype(np.int64)]
-    rows = -(-len(shown) // _COLUMNS)
-    columns = -(-len(shown) // rows)
-    image = np.full(rows * columns, np.nan)  # What is no number is not drawn.
-    image[: len(shown)] = shown
-    image = image.reshape(columns, rows).T
-    ax.imshow(image, extent=(0, rows * columns / len(shown), 1, 0), **palette.for_images())
+    strip = strip_of(labels, _COLUMNS, _MOST_ROWS)
+    image = np.ma.masked_less(strip.image, 0)
+    ax.imshow(image, extent=(0, image.size / strip.shown, 1, 0), **palette.for_images())
     ax.set_xlim(0, 1)
     ax.set_yticks([])
-    every = (
-        f"All {len(labels):,} steps"
-        if len(shown) == len(labels)
-        else f"{len(shown):,} of {len(labels):,} steps"
-    )
-    reading = "from left to right" if rows == 1 else f"downwards, {rows} to a column"
-    ax.set_title(f"{every}: {reading}", **_TITLE)
+    ax.set_title(strip.reading, **_TITLE)
     ax.xaxis.set_major_formatter(PercentFormatter(1))
 
 
@@ -241,12 +224,8 @@ def _longest_run(labels: NDArray[np.int16]) -> int:
 
 def _draw_shares(ax: Axes, labels: NDArray[np.int16], palette: _Palette, most: int) -> None:
     """Draw each bucket's share of the steps of each slice of the epoch, stacked."""
-    slices = min(most, len(labels))
-    bounds = np.arange(slices + 1) * len(labels) // slices
-    steps = np.repeat(np.arange(slices), np.diff(bounds)) * palette.num_buckets + labels
-    counts = np.bincount(steps, minlength=slices * palette.num_buckets)
-    shares = counts.reshape(slices, palette.num_buckets).T / np.diff(bounds)
-    _stack(ax, shares, bounds / len(labels), palette)
+    shares, bounds = shares_of(labels, palette.num_buckets, most)
+    _stack(ax, shares, bounds, palette)
     ax.xaxis.set_major_formatter(PercentFormatter(1))
     ax.yaxis.set_major_formatter(PercentFormatter(1))
 
@@ -255,13 +234,8 @@ def _draw_histogram(
     ax: Axes, plan: EpochPlan, values: NDArray[np.float64], palette: _Palette
 ) -> None:
     """Draw how many batches have which value, stacked by bucket."""
-    top = max(1.0, float(values.max()))
-    bins = np.minimum(values * (_BINS / top), _BINS - 1).astype(np.int64)
-    counts = np.bincount(
-        plan.buckets.astype(np.int64) * _BINS + bins, minlength=palette.num_buckets * _BINS
-    )
-    heights = counts.reshape(palette.num_buckets, _BINS).astype(np.float64)
-    _stack(ax, heights, np.linspace(0, top, _BINS + 1), palette, headroom=1.05)
+    heights, bounds = histogram_of(plan, values, _BINS)
+    _stack(ax, heights, bounds, palette, headroom=1.05)
     ax.set_ylabel("batches")
     _count_along(ax.yaxis)
 
