@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from evenstride.stats import BucketStats, PlanStats
 
-__all__ = ["advise", "explain"]
+__all__ = ["MOST_SAMPLES_TO_REPLAN", "advise", "explain"]
+
+MOST_SAMPLES_TO_REPLAN = 20_000_000
+"""Beyond it, nothing is planned anew to see what would help."""
 
 _POOR = 0.9
 _NOTABLE = 0.01
