@@ -97,7 +97,7 @@ def test_the_tables_have_the_figures_of_the_statistics(tmp_path):
 
 
 def test_run_lengths_are_put_together_and_none_is_lost(tmp_path):
-    plan, text = written(tmp_path / "report.html", order="shuffle", buckets=[60])
+    plan, text = written(tmp_path / "report.html", order="shuffle", buckets=[150])
     rows = Structure(text).cells
     start = rows.index(["run of", "runs", "steps", "share", ""]) + 1
     steps = {
