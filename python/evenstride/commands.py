@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenstride import __version__
-from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain
+from evenstride._tables import count
+from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
 from evenstride.command_base import BAD_INPUT, Failure, ask, planning, print_json, tracked
 from evenstride.command_options import as_flags, flag, option
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
 from evenstride.report_page import write_report
 from evenstride.terminal import discard_output, print_blocks, print_note, print_out
+from evenstride.tune import (
+    CANDIDATES,
+    MOST_SAMPLES,
+    SEARCHED,
+    reasons,
+    recommended,
+    tune,
+    tuning_dict,
+    tuning_tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +39,7 @@ if TYPE_CHECKING:
     from evenstride.lengths import LengthArray
     from evenstride.plan import EpochPlan
     from evenstride.stats import PlanStats
+    from evenstride.tune import Candidate
 
 __all__ = ["app", "run"]
 
@@ -36,8 +48,8 @@ _INTERRUPTED = 130
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Length-aware batches: plan an epoch, compare orders, measure loaders, see a "
-    "demonstration.",
+    help="Length-aware batches: plan an epoch, search options, compare orders, measure loaders, "
+    "see a demonstration.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -78,6 +90,15 @@ Report = Annotated[
 ]
 Quarters = Annotated[
     bool, flag("--quarters", "Show the share of each bucket in each quarter, too.", "Output")
+]
+GiveUp = Annotated[
+    float,
+    typer.Option(
+        help="Padding efficiency that may be given up for diversity, in points.",
+        metavar="POINTS",
+        min=0,
+        max=100,
+    ),
 ]
 Seconds = Annotated[float, option("How long to measure each contender.", "Speed", "SECONDS")]
 
@@ -155,9 +176,7 @@ def _compare(
     """Plan an epoch in every order, and show how they differ."""
     plans, stats, left_out = ask(_collected, lengths, options, keep=plot is not None)
     if plot is not None:
-        from evenstride.report import plot_compare  # noqa: PLC0415 - matplotlib is an extra.
-
-        ask(plot_compare, plans, plot)
+        ask(_draw, "plot_compare", plans, plot)
     if as_json:
         print_json(comparison_dict(stats, left_out, options))
         return
@@ -168,6 +187,12 @@ def _compare(
             "--accumulation-steps and --num-replicas."
         )
     print_blocks(*comparison_tables(stats, quarters=quarters), *notes)
+
+
+def _draw(name: str, *args: Any) -> None:
+    from evenstride import report  # noqa: PLC0415 - matplotlib is an extra.
+
+    getattr(report, name)(*args)
 
 
 def _collected(
@@ -185,6 +210,47 @@ def _collected(
         if keep:
             plans[order] = plan
     return plans, stats, left_out
+
+
+@app.command("tune")
+@planning(without=list(SEARCHED))
+def _tune(
+    lengths: LengthArray,
+    options: dict[str, Any],
+    *,
+    as_json: Json = False,
+    plot: Plot = None,
+    give_up: GiveUp = 1.0,
+) -> None:
+    """Search buckets, compositions and windows: what pads little, and still mixes well."""
+    candidates, left_out = ask(_searched, lengths, options)
+    choice = ask(recommended, candidates, give_up)
+    if plot is not None:
+        ask(_draw, "plot_tuning", candidates, choice, plot)
+    if as_json:
+        print_json(tuning_dict(candidates, choice, left_out, len(lengths)))
+        return
+    notes = [f"Without {flags_of(change)}: {as_flags(why)}" for change, why in left_out]
+    if len(lengths) > MOST_SAMPLES:
+        notes.append(
+            f"Planned with {count(MOST_SAMPLES)} samples, drawn from {count(len(lengths))}."
+        )
+    why = "\n".join(reasons(candidates, choice, len(lengths)))
+    print_blocks(*tuning_tables(candidates, len(lengths)), *notes, why)
+
+
+def _searched(
+    lengths: LengthArray, options: dict[str, Any]
+) -> tuple[list[Candidate], list[tuple[dict[str, Any], str]]]:
+    """Return the candidates that can be had, and why others cannot."""
+    candidates: list[Candidate] = []
+    left_out: list[tuple[dict[str, Any], str]] = []
+    for change, candidate in tracked(tune(lengths, **options), "Searching", len(CANDIDATES)):
+        if isinstance(candidate, ValueError):
+            left_out.append((change, str(candidate)))
+        else:
+            candidates.append(candidate)
+    return candidates, left_out
 
 
 def _open_data(path: str, **source: Any) -> BenchData:

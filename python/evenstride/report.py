@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ try:
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 except ImportError as error:
     _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
     raise ImportError(_MESSAGE, name=error.name) from error
@@ -25,18 +26,20 @@ from evenstride.picture_data import (
     step_labels,
     strip_of,
 )
+from evenstride.tune import kind_of, on_front
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from numpy.typing import NDArray
 
     from evenstride.plan import EpochPlan
+    from evenstride.tune import Candidate
 
-__all__ = ["plot_compare", "plot_plan"]
+__all__ = ["plot_compare", "plot_plan", "plot_tuning"]
 
 _DPI = 150
 _SLICES = 50
@@ -46,6 +49,8 @@ _COLUMNS = 600  # Of a strip, about as many as its pixels.
 _MOST_ROWS = 200
 _FIRST_STEPS = 100
 _MOST_IN_LEGEND = 12
+_MARKS = "osD^vPX"
+_LEAST_PADDING = 1e-5  # None has no place on a logarithmic axis.
 _INK = "#303030"
 _FAINT = "#d0d0d0"
 _TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": _INK}
@@ -153,6 +158,82 @@ def plot_compare(
     _style(axes.flat)
     palette.explain(figure, [*axes.flat])
     return _saved(figure, path)
+
+
+def plot_tuning(
+    candidates: Sequence[Candidate],
+    choice: Candidate,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draw padding against diversity: a mark a candidate, and a line along those on the front.
+
+    Both axes are logarithmic.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What :func:`evenstride.tune.tune` found; at least one.
+    choice : Candidate
+        The one to point out.
+    path : path-like, optional
+        As for :func:`plot_plan`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As from :func:`plot_plan`.
+
+    """
+    figure = Figure(figsize=(9, 6), dpi=_DPI, layout="constrained")
+    ax = figure.subplots()
+    shown = [c for c in candidates if c.diversity > 0]
+    best = [c for c, front in zip(candidates, on_front(candidates), strict=True) if front]
+    best = sorted((c for c in best if c in shown), key=lambda c: c.padding_efficiency)
+    ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="no other is better")
+    kinds: dict[str, list[Candidate]] = {}
+    for candidate in shown:
+        kinds.setdefault(kind_of(candidate), []).append(candidate)
+    shades = mpl.colormaps["viridis"](np.linspace(0.92, 0.04, len(kinds)))
+    for (kind, some), colour, mark in zip(kinds.items(), shades, cycle(_MARKS), strict=False):
+        ax.scatter(*_figures(some), s=45, color=colour, marker=mark, label=kind, zorder=2)
+        for candidate in some:
+            if "buckets" in candidate.options:
+                ax.annotate(
+                    str(candidate.options["buckets"]),
+                    (_padding(candidate), candidate.diversity),
+                    (5, 4),
+                    textcoords="offset points",
+                    fontsize="x-small",
+                    color=_INK,
+                )
+    ax.scatter(
+        *_figures([choice]),
+        s=190,
+        facecolors="none",
+        edgecolors=_INK,
+        linewidths=1.5,
+        label="recommended",
+        zorder=3,
+    )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("padding: 100% less the padding efficiency")
+    ax.set_ylabel("diversity: share of all samples that companions are drawn from")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+        axis.set_minor_formatter(NullFormatter())
+    ax.set_title("Up and to the left is better; a number is that of the buckets", **_TITLE)
+    ax.legend(frameon=False, labelcolor=_INK, loc="lower right")
+    _style([ax])
+    return _saved(figure, path)
+
+
+def _figures(candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
+    return [_padding(c) for c in candidates], [c.diversity for c in candidates]
+
+
+def _padding(candidate: Candidate) -> float:
+    return max(_LEAST_PADDING, 1 - candidate.padding_efficiency)
 
 
 class _Palette:
