@@ -16,8 +16,12 @@ from evenstride.planner import plan_epoch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from evenstride.lengths import LengthArray, Lengths
     from evenstride.plan import EpochPlan
+
+    _Integers = NDArray[np.int64]
 
 __all__ = [
     "CANDIDATES",
@@ -84,10 +88,11 @@ class Candidate:
         Of two samples that share a batch in one epoch, the probability that they share one in the
         next. In ``[0, 1]``, or NaN if no batch has two samples.
     diversity : float
-        Share of all samples that companions are drawn from: if they were drawn uniformly from a
-        pool, anew in each epoch, then `recurrence` would be `companions` over its size; the
-        pool's size over the number of samples. In ``[0, 1]``: 1 if any two samples meet equally
-        often, as in a batch of uniform draws; nearly 0 if batches are the same in each epoch.
+        Share of all samples that a sample's companions are drawn from. Of a pool of ``m`` others,
+        uniform draws meet a companion of one epoch again in ``d / m`` of the cases, with ``d``
+        companions in the next; `diversity` is the size of the pool that the mean sample meets
+        again as often as it does, over the number of samples. In ``[0, 1]``: 1 if any two samples
+        may meet, ``1 / k`` with ``k`` shuffled buckets, nearly 0 if batches stay as they are.
 
     """
 
@@ -126,7 +131,7 @@ def tune(
     >>> print(f"{one_bucket.padding_efficiency:.2f} {frozen.padding_efficiency:.2f}")
     0.55 1.00
     >>> print(f"{one_bucket.diversity:.1f} {frozen.diversity:.3f}")
-    0.7 0.004
+    0.8 0.002
 
     """
     array = _drawn(as_lengths(lengths), options.get("seed", 0))
@@ -159,36 +164,40 @@ def _drawn(lengths: LengthArray, seed: int) -> LengthArray:
 def _measured(
     options: dict[str, Any], plan: EpochPlan, following: EpochPlan, num_samples: int
 ) -> Candidate:
-    sizes = np.diff(plan.offsets)
+    sizes, following_sizes = np.diff(plan.offsets), np.diff(following.offsets)
+    batch, following_batch = (_batch_of_each(each, num_samples) for each in (plan, following))
+    places = batch * len(following) + following_batch
+    places, together = _counted(places[(batch >= 0) & (following_batch >= 0)])
+    companions = sizes[places // len(following)] - 1
+    following_companions = following_sizes[places % len(following)] - 1
+    meeting = (companions > 0) & (following_companions > 0)
+    met_again = (together * (together - 1))[meeting]
+    chances = (companions * following_companions)[meeting]
     pairs = int((sizes * (sizes - 1)).sum())
-    companions = pairs / num_samples
-    again = _shared_pairs(plan, following, num_samples)
-    recurrence = again / pairs if pairs else math.nan
-    # No pair that met again: the pool may have any size.
-    pool = companions / recurrence if again else (num_samples if pairs else 0)
+    mean_rate = float((met_again / chances).sum()) / max(1, int(together[meeting].sum()))
+    # Where nobody met again, the pool may have any size.
+    pool = 1 / mean_rate if mean_rate else (num_samples if meeting.any() else 0)
     return Candidate(
         options=options,
         padding_efficiency=plan.stats().padding_efficiency,
-        companions=companions,
-        recurrence=recurrence,
+        companions=pairs / num_samples,
+        recurrence=int(met_again.sum()) / pairs if pairs else math.nan,
         diversity=min(1.0, pool / num_samples),
     )
 
 
-def _shared_pairs(plan: EpochPlan, following: EpochPlan, num_samples: int) -> int:
-    """Return how many ordered pairs of samples share a batch in both epochs."""
-    batch_in = np.full(num_samples, -1, np.int64)  # A sample may be in one of the epochs only.
-    batch_in[following.indices] = _batch_of_each(following)
-    there = batch_in[plan.indices]
-    both = (_batch_of_each(plan) * len(following) + there)[there >= 0]
-    both.sort()
-    changes = np.flatnonzero(np.diff(both, prepend=-1, append=-1))
-    together = np.diff(changes)
-    return int((together * (together - 1)).sum())
+def _batch_of_each(plan: EpochPlan, num_samples: int) -> _Integers:
+    """Return the batch of each sample, -1 for none."""
+    batch = np.full(num_samples, -1, np.int64)
+    batch[plan.indices] = np.repeat(np.arange(len(plan)), np.diff(plan.offsets))
+    return batch
 
 
-def _batch_of_each(plan: EpochPlan) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.repeat(np.arange(len(plan)), np.diff(plan.offsets))
+def _counted(values: _Integers) -> tuple[_Integers, _Integers]:
+    """Return the distinct values, and how often each is there."""
+    values.sort()
+    starts = np.flatnonzero(np.diff(values, prepend=-1))
+    return values[starts], np.diff(starts, append=len(values))
 
 
 def kind_of(candidate: Candidate) -> str:

@@ -62,8 +62,13 @@ class Opened:
             png = self.page.screenshot(full_page=True)
         else:
             png = self.page.locator(selector).nth(number).screenshot()
-        with Image.open(io.BytesIO(png)) as picture:
-            return np.asarray(picture.convert("RGB"))
+        return pixels_of(png)
+
+
+def pixels_of(png):
+    """Return the pixels of a picture, shape (height, width, 3)."""
+    with Image.open(io.BytesIO(png)) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
 def colours_of(pixels):
