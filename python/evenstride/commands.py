@@ -95,6 +95,7 @@ GiveUp = Annotated[
     float,
     typer.Option(
         help="Padding efficiency that may be given up for diversity, in points.",
+        rich_help_panel="Choice",
         metavar="POINTS",
         min=0,
         max=100,

@@ -50,7 +50,7 @@ _MOST_ROWS = 200
 _FIRST_STEPS = 100
 _MOST_IN_LEGEND = 12
 _MARKS = "osD^vPX"
-_LEAST_PADDING = 1e-5  # None has no place on a logarithmic axis.
+_LEAST = 1e-6  # What is nothing has no place on a logarithmic axis.
 _INK = "#303030"
 _FAINT = "#d0d0d0"
 _TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": _INK}
@@ -186,12 +186,11 @@ def plot_tuning(
     """
     figure = Figure(figsize=(9, 6), dpi=_DPI, layout="constrained")
     ax = figure.subplots()
-    shown = [c for c in candidates if c.diversity > 0]
     best = [c for c, front in zip(candidates, on_front(candidates), strict=True) if front]
-    best = sorted((c for c in best if c in shown), key=lambda c: c.padding_efficiency)
+    best.sort(key=lambda c: c.padding_efficiency)
     ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="no other is better")
     kinds: dict[str, list[Candidate]] = {}
-    for candidate in shown:
+    for candidate in candidates:
         kinds.setdefault(kind_of(candidate), []).append(candidate)
     shades = mpl.colormaps["viridis"](np.linspace(0.92, 0.04, len(kinds)))
     for (kind, some), colour, mark in zip(kinds.items(), shades, cycle(_MARKS), strict=False):
@@ -200,7 +199,7 @@ def plot_tuning(
             if "buckets" in candidate.options:
                 ax.annotate(
                     str(candidate.options["buckets"]),
-                    (_padding(candidate), candidate.diversity),
+                    _place(candidate),
                     (5, 4),
                     textcoords="offset points",
                     fontsize="x-small",
@@ -229,11 +228,12 @@ def plot_tuning(
 
 
 def _figures(candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
-    return [_padding(c) for c in candidates], [c.diversity for c in candidates]
+    x, y = zip(*map(_place, candidates), strict=True)
+    return list(x), list(y)
 
 
-def _padding(candidate: Candidate) -> float:
-    return max(_LEAST_PADDING, 1 - candidate.padding_efficiency)
+def _place(candidate: Candidate) -> tuple[float, float]:
+    return max(_LEAST, 1 - candidate.padding_efficiency), max(_LEAST, candidate.diversity)
 
 
 class _Palette:

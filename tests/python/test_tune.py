@@ -217,8 +217,9 @@ def test_lengths_that_are_all_alike_have_something_to_recommend(capsys, tmp_path
     assert "Recommended: " in capsys.readouterr().out
 
 
-def test_what_may_be_given_up_is_checked_before_the_search(capsys, npy):
-    assert fails(capsys, "tune", npy, *FLAGS, "--give-up", "100.5").startswith(
+@pytest.mark.parametrize("give_up", ["-0.5", "100.5"])
+def test_what_may_be_given_up_is_checked_before_the_search(capsys, npy, give_up):
+    assert fails(capsys, "tune", npy, *FLAGS, "--give-up", give_up).startswith(
         "Invalid value for '--give-up': "
     )
 
