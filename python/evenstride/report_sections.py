@@ -35,8 +35,8 @@ def sections(facts: Facts) -> Iterator[Markup]:
     """Yield the parts of a report, from the top to the bottom."""
     yield _header(facts)
     for heading, part in (
-        ("Buckets", _buckets),
         ("The epoch", _orders),
+        ("Buckets", _buckets),
         ("Evenness", _evenness),
         ("Runs", _runs),
         ("Padding", _padding),
@@ -76,24 +76,6 @@ def _header(facts: Facts) -> Markup:
 
 def _fill(facts: Facts) -> float:
     return facts.stats.padded_tokens / (facts.stats.batches * facts.stats.token_budget)
-
-
-def _buckets(facts: Facts) -> Iterator[Markup]:
-    def row(bucket: BucketStats) -> list[str]:
-        first, *rest = bucket_cells(bucket)
-        return [facts.ramp.swatch(bucket.bucket, first), *rest]
-
-    yield paragraphs(explain(facts.stats, facts.plan.options)[:-1])
-    for advice in facts.advice:
-        yield element("p", advice, class_="advice")
-    yield table(BUCKET_HEADER, abridged(facts.stats, row), caption="Batches by bucket", left=2)
-    yield element(
-        "p",
-        "Lengths are in tokens. Share: of the batches. Real: real tokens over padded tokens. Mean: "
-        "tokens a sample. A batch: samples. Fill: padded tokens over the token budget. Limit: what "
-        "kept most of the batches from being larger.",
-        class_="note",
-    )
 
 
 def _orders(facts: Facts) -> Iterator[Markup]:
@@ -156,6 +138,24 @@ def _order(facts: Facts, order: str, there: InOrder, *, own: bool) -> Markup:
         facts.ramp.image(there.strip, description, class_="strip"),
         facts.ramp.image(there.start, start, class_="strip start"),
         class_="order",
+    )
+
+
+def _buckets(facts: Facts) -> Iterator[Markup]:
+    def row(bucket: BucketStats) -> list[str]:
+        first, *rest = bucket_cells(bucket)
+        return [facts.ramp.swatch(bucket.bucket, first), *rest]
+
+    yield paragraphs(explain(facts.stats, facts.plan.options)[:-1])
+    for advice in facts.advice:
+        yield element("p", advice, class_="advice")
+    yield table(BUCKET_HEADER, abridged(facts.stats, row), caption="Batches by bucket", left=2)
+    yield element(
+        "p",
+        "Lengths are in tokens. Share: of the batches. Real: real tokens over padded tokens. Mean: "
+        "tokens a sample. A batch: samples. Fill: padded tokens over the token budget. Limit: what "
+        "kept most of the batches from being larger.",
+        class_="note",
     )
 
 
