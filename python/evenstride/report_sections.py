@@ -18,7 +18,7 @@ from evenstride.picture_data import histogram_of, shares_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenstride.report_page import Facts, InOrder
+    from evenstride.report_facts import Facts, InOrder
     from evenstride.stats import BucketStats, PlanStats
 
 __all__ = ["sections"]
@@ -79,7 +79,7 @@ def _fill(facts: Facts) -> float:
 
 
 def _orders(facts: Facts) -> Iterator[Markup]:
-    own = facts.plan.options["order"]
+    own = facts.own_order
     reading = facts.orders[own].strip.reading
     yield element(
         "p",

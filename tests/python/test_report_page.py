@@ -157,8 +157,29 @@ def test_where_nothing_is_compared_the_page_says_why(tmp_path, options, reason):
     assert text.count('<figure class="order">') == 1
 
 
+def test_a_plan_that_is_not_shuffled_is_not_called_by_an_order(tmp_path):
+    _, text = written(tmp_path / "report.html", shuffle=False)
+    assert '<figure class="order"><figcaption><b>sorted' in text
+
+
+def test_a_saved_plan_has_the_same_page(tmp_path):
+    plan, text = written(tmp_path / "report.html")
+    plan.save(tmp_path / "plan")
+    loaded = es.EpochPlan.load(tmp_path / "plan")
+    write_report(loaded, tmp_path / "loaded.html", lengths=LENGTHS, name="lengths.npy")
+    assert (tmp_path / "loaded.html").read_text(encoding="utf-8") == text
+
+
+def test_the_plan_of_a_sampler_has_a_page(tmp_path):
+    pytest.importorskip("torch")
+    sampler = es.BucketBatchSampler(LENGTHS, num_replicas=2, rank=1, **OPTIONS)
+    write_report(sampler.plan, tmp_path / "report.html", lengths=LENGTHS)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"<dd>{len(sampler):,}<small>of 2 batches each" in text
+
+
 def test_too_many_samples_are_not_planned_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenstride.report_page.MOST_SAMPLES_TO_REPLAN", 19_999)
+    monkeypatch.setattr("evenstride.report_facts.MOST_SAMPLES_TO_REPLAN", 19_999)
     _, text = written(tmp_path / "report.html")
     assert "Other orders are not shown: there are more than 19,999 samples." in text
 
