@@ -6,13 +6,27 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from evenstride.stats import BucketStats, PlanStats
 
 _MOST_ROWS = 40
 _LONGEST_RUN = 5
 _EXACT_END = 1_000_000
+BUCKET_HEADER = (
+    "#",
+    "lengths",
+    "samples",
+    "batches",
+    "share",
+    "tokens",
+    "padded",
+    "real",
+    "mean",
+    "a batch",
+    "fill",
+    "limit",
+)
 _LIMIT_NAMES = {
     "token_budget": "budget",
     "max_batch_size": "batch size",
@@ -23,7 +37,12 @@ _LIMIT_NAMES = {
 
 def table_of(stats: PlanStats) -> str:
     """Return facts, buckets, quarters and run lengths, each an aligned block of text."""
-    blocks = (_facts(stats), _buckets(stats), _quarters(stats), _runs(stats))
+    blocks = (
+        _facts(stats),
+        _abridged_lines(BUCKET_HEADER, stats, bucket_cells),
+        _quarters(stats),
+        _runs(stats),
+    )
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -55,6 +74,11 @@ def count(number: float) -> str:
 def percent(fraction: float) -> str:
     """Return a fraction as a percentage, or a dash if it is not a number."""
     return "-" if math.isnan(fraction) else f"{100 * fraction:.1f}%"
+
+
+def points(share: float) -> str:
+    """Return a share as a percentage to the hundredth of a point, or a dash if it is no number."""
+    return "-" if math.isnan(share) else f"{100 * share:.2f}%"
 
 
 def number(value: float, digits: int) -> str:
@@ -92,45 +116,43 @@ def _facts(stats: PlanStats) -> list[str]:
     return [f"{name:{width}}  {fact}" for name, fact in facts.items()]
 
 
-def _some(buckets: Sequence[BucketStats]) -> tuple[Sequence[BucketStats], Sequence[BucketStats]]:
-    """Return the first and the last buckets, all of them if they are few enough."""
+def abridged(stats: PlanStats, row: Callable[[BucketStats], list[str]]) -> list[list[str]]:
+    """Return a row for each bucket. Where they are too many, one cell stands for those between."""
+    buckets = stats.buckets
     if len(buckets) <= _MOST_ROWS:
-        return buckets, ()
-    return buckets[: _MOST_ROWS // 2], buckets[-_MOST_ROWS // 2 :]
+        return [row(bucket) for bucket in buckets]
+    first, last = buckets[: _MOST_ROWS // 2], buckets[-_MOST_ROWS // 2 :]
+    between = f"... {count(len(buckets) - len(first) - len(last))} buckets more ..."
+    return [*map(row, first), [between], *map(row, last)]
 
 
-def _rows(
-    header: Sequence[str], stats: PlanStats, first: list[list[str]], last: list[list[str]]
+def _abridged_lines(
+    header: Sequence[str], stats: PlanStats, row: Callable[[BucketStats], list[str]]
 ) -> list[str]:
-    lines = aligned(header, first + last)
-    left_out = len(stats.buckets) - len(first) - len(last)
-    if left_out:
-        lines.insert(1 + len(first), f"... {count(left_out)} buckets more ...")
+    rows = abridged(stats, row)
+    lines = aligned(header, [cells for cells in rows if len(cells) > 1])
+    for place, cells in enumerate(rows, 1):
+        if len(cells) == 1:
+            lines.insert(place, cells[0])
     return lines
 
 
-def _buckets(stats: PlanStats) -> list[str]:
-    header = ["#", "lengths", "samples", "batches", "share", "tokens", "padded", "real", "mean"]
-    header += ["a batch", "fill", "limit"]
-
-    def row(bucket: BucketStats) -> list[str]:
-        return [
-            str(bucket.bucket),
-            f"[{bucket.start}, {bucket.stop})",
-            count(bucket.samples),
-            count(bucket.batches),
-            percent(bucket.batch_share),
-            count(bucket.tokens),
-            count(bucket.padded_tokens),
-            percent(bucket.padding_efficiency),
-            number(bucket.mean_length, 1),
-            number(bucket.mean_samples, 1),
-            percent(bucket.budget_fill),
-            _LIMIT_NAMES[bucket.limited_by] if bucket.batches else "-",
-        ]
-
-    first, last = _some(stats.buckets)
-    return _rows(header, stats, [row(b) for b in first], [row(b) for b in last])
+def bucket_cells(bucket: BucketStats) -> list[str]:
+    """Return a bucket's row below :data:`BUCKET_HEADER`."""
+    return [
+        str(bucket.bucket),
+        f"[{bucket.start}, {bucket.stop})",
+        count(bucket.samples),
+        count(bucket.batches),
+        percent(bucket.batch_share),
+        count(bucket.tokens),
+        count(bucket.padded_tokens),
+        percent(bucket.padding_efficiency),
+        number(bucket.mean_length, 1),
+        number(bucket.mean_samples, 1),
+        percent(bucket.budget_fill),
+        _LIMIT_NAMES[bucket.limited_by] if bucket.batches else "-",
+    ]
 
 
 def _quarters(stats: PlanStats) -> list[str]:
@@ -138,14 +160,9 @@ def _quarters(stats: PlanStats) -> list[str]:
 
     def row(bucket: BucketStats) -> list[str]:
         shares = (bucket.share, *bucket.quarters)
-        return [
-            str(bucket.bucket),
-            count(bucket.steps),
-            *("-" if math.isnan(share) else f"{100 * share:.2f}%" for share in shares),
-        ]
+        return [str(bucket.bucket), count(bucket.steps), *map(points, shares)]
 
-    first, last = _some(stats.buckets)
-    return _rows(header, stats, [row(b) for b in first], [row(b) for b in last])
+    return _abridged_lines(header, stats, row)
 
 
 def _runs(stats: PlanStats) -> list[str]:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from evenstride.stats import BucketStats, PlanStats
 
-__all__ = ["advise", "explain"]
+__all__ = ["MOST_SAMPLES_TO_REPLAN", "advise", "explain", "flags_of"]
+
+MOST_SAMPLES_TO_REPLAN = 20_000_000
+"""Beyond it, nothing is planned anew to see what would help."""
 
 _POOR = 0.9
 _NOTABLE = 0.01
@@ -104,10 +107,19 @@ def advise(
             continue  # This change is not possible together with the other options.
         gains = _order_gains(stats, changed) if "order" in change else _gains(stats, changed)
         if gains:
-            option = " ".join(
-                f"--{name.replace('_', '-')} {value}" for name, value in change.items()
-            )
-            yield f"{option} would give {' and '.join(gains)}."
+            yield f"{flags_of(change)} would give {' and '.join(gains)}."
+
+
+def flags_of(options: dict[str, Any]) -> str:
+    """Return options as they are on the command line.
+
+    Examples
+    --------
+    >>> flags_of({"composition": "window", "max_batch_size": 64})
+    '--composition window --max-batch-size 64'
+
+    """
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
 
 
 def _changes(stats: PlanStats, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -192,6 +192,8 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def chosen_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return a command's options as :func:`plan_epoch` takes them."""
+    if "buckets" not in options:
+        return options
     return {**options, "buckets": _as_buckets(options["buckets"])}
 
 

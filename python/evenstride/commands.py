@@ -2,69 +2,59 @@
 
 from __future__ import annotations
 
-import inspect
 import io
-import json
 import sys
 import warnings
 from contextlib import nullcontext, redirect_stdout
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from evenstride import __version__
-from evenstride.advice import advise, explain
-from evenstride.command_options import (
-    INPUT_NAMES,
-    as_flags,
-    chosen_options,
-    flag,
-    input_parameters,
-    option,
-    plan_parameters,
-)
+from evenstride._tables import count
+from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
+from evenstride.command_base import BAD_INPUT, Failure, ask, planning, print_json, tracked
+from evenstride.command_options import as_flags, flag, option
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
-from evenstride.read_lengths import read_lengths
+from evenstride.report_page import write_report
 from evenstride.terminal import discard_output, print_blocks, print_note, print_out
+from evenstride.tune import (
+    CANDIDATES,
+    MOST_SAMPLES,
+    SEARCHED,
+    reasons,
+    recommended,
+    tune,
+    tuning_dict,
+    tuning_tables,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from evenstride.bench import Bench, Measurement
     from evenstride.bench_data import BenchData
     from evenstride.lengths import LengthArray
     from evenstride.plan import EpochPlan
     from evenstride.stats import PlanStats
+    from evenstride.tune import Candidate
 
 __all__ = ["app", "run"]
 
-_T = TypeVar("_T")
-
-_BAD_INPUT = 2
 _INTERRUPTED = 130
-_MOST_SAMPLES_TO_ADVISE = 20_000_000
 
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Length-aware batches: plan an epoch, compare orders, measure loaders, see a "
-    "demonstration.",
+    help="Length-aware batches: plan an epoch, search options, compare orders, measure loaders, "
+    "see a demonstration.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 # Both of typer's lineages: click's own exceptions, and the copy that newer versions come with.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]
-
-
-class _Failure(Exception):  # noqa: N818 - Not an error of the program.
-    def __init__(self, sentence: str, status: int = _BAD_INPUT) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -74,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # File names may hold any character.
     try:
         status = app(list(arguments) or ["--help"], "evenstride", standalone_mode=False)
-    except _Failure as failure:
+    except Failure as failure:
         print_note(f"evenstride: {failure}")
         return failure.status
     except _UsageError as error:
@@ -83,34 +73,10 @@ def run(arguments: Sequence[str]) -> int:
         command = "evenstride" if context is None else context.command_path
         then = " Try" if message.endswith("?") else "; try"
         print_note(f"evenstride: {message}{then} '{command} --help'.")
-        return _BAD_INPUT
+        return BAD_INPUT
     except typer.Abort:
         return _INTERRUPTED
     return status if isinstance(status, int) else 0
-
-
-def _ask(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-    """Call what may find fault with the input, and make one sentence of it."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default", UserWarning)
-        try:
-            result = function(*args, **kwargs)
-        except OSError as error:
-            # What is written goes by another name at first.
-            name = next((arg for arg in args if isinstance(arg, Path)), error.filename)
-            file = "a file" if name is None else f"`{name}`"
-            msg = f"{file} cannot be read or written: {error.strerror or error}."
-            raise _Failure(msg) from error
-        except ImportError as error:
-            raise _Failure(str(error), 1) from error
-        except MemoryError as error:
-            msg = "there is not enough memory for this many samples."
-            raise _Failure(msg) from error
-        except (TypeError, ValueError) as error:
-            raise _Failure(as_flags(str(error))) from error
-    for warning in {str(warning.message): None for warning in caught}:
-        print_note(f"evenstride: {as_flags(warning)}")
-    return result
 
 
 Json = Annotated[bool, flag("--json", "Print JSON, and nothing else.", "Output")]
@@ -118,47 +84,24 @@ Plot = Annotated[
     Path | None, option("Save a picture; its suffix says the format.", "Output", "FILE")
 ]
 Save = Annotated[Path | None, option("Save the plan, for EpochPlan.load.", "Output", "FILE")]
+Report = Annotated[
+    Path | None,
+    option("Write a page about the plan, in this order and all others.", "Output", "FILE.html"),
+]
 Quarters = Annotated[
     bool, flag("--quarters", "Show the share of each bucket in each quarter, too.", "Output")
 ]
+GiveUp = Annotated[
+    float,
+    typer.Option(
+        help="Padding efficiency that may be given up for diversity, in points.",
+        rich_help_panel="Choice",
+        metavar="POINTS",
+        min=0,
+        max=100,
+    ),
+]
 Seconds = Annotated[float, option("How long to measure each contender.", "Speed", "SECONDS")]
-
-
-def _planning(
-    *, without: Sequence[str] = (), read: Callable[..., Any] = read_lengths
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command its lengths, and the options of `plan_epoch`.
-
-    ``command(lengths, options, **own)`` becomes a command whose arguments say which lengths and
-    which options these are.
-
-    Parameters
-    ----------
-    without : sequence of str
-        Options of `plan_epoch` that the command is not to have.
-    read : callable, default `read_lengths`
-        What makes the first argument of the path and its options.
-
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, _, *own = inspect.signature(command).parameters.values()
-        # One by one, since what the first two are is known to type checkers alone.
-        own = [p.replace(annotation=globals()[p.annotation]) for p in own]
-
-        @wraps(command)
-        def decorated(**given: Any) -> None:
-            its_own = {parameter.name: given.pop(parameter.name) for parameter in own}
-            source = {name: given.pop(name) for name in INPUT_NAMES}
-            options = _ask(chosen_options, given)
-            command(_ask(read, source.pop("path"), **source), options, **its_own)
-
-        parameters = [*input_parameters(), *own, *plan_parameters(without=without)]
-        decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        decorated.__annotations__ = {p.name: p.annotation for p in parameters}
-        return decorated
-
-    return decorate
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - As typer calls it.
@@ -185,7 +128,7 @@ def _evenstride(
 
 
 @app.command("plan")
-@_planning()
+@planning()
 def _plan(
     lengths: LengthArray,
     options: dict[str, Any],
@@ -193,19 +136,23 @@ def _plan(
     as_json: Json = False,
     plot: Plot = None,
     save: Save = None,
+    report: Report = None,
+    path: str,
 ) -> None:
     """Plan an epoch, and show what is in it: a dry run."""
-    plan = _ask(plan_epoch, lengths, **options)
+    plan = ask(plan_epoch, lengths, **options)
     stats = plan.stats()
     if plot is not None:
-        _ask(plan.plot, plot)
+        ask(plan.plot, plot)
     if save is not None:
-        _ask(plan.save, save)
+        ask(plan.save, save)
+    if report is not None:
+        ask(write_report, plan, report, lengths=lengths, name=Path(path).name)
     if as_json:
-        _print_json(stats.to_dict())
+        print_json(stats.to_dict())
         return
     print_blocks(stats.table(), "\n".join(explain(stats, plan.options)))
-    if len(lengths) > _MOST_SAMPLES_TO_ADVISE:
+    if len(lengths) > MOST_SAMPLES_TO_REPLAN:
         return
 
     def replan(change: dict[str, Any]) -> PlanStats:
@@ -218,7 +165,7 @@ def _plan(
 
 
 @app.command("compare")
-@_planning(without=["order", "shuffle"])
+@planning(without=["order", "shuffle"])
 def _compare(
     lengths: LengthArray,
     options: dict[str, Any],
@@ -228,13 +175,11 @@ def _compare(
     quarters: Quarters = False,
 ) -> None:
     """Plan an epoch in every order, and show how they differ."""
-    plans, stats, left_out = _ask(_collected, lengths, options, keep=plot is not None)
+    plans, stats, left_out = ask(_collected, lengths, options, keep=plot is not None)
     if plot is not None:
-        from evenstride.report import plot_compare  # noqa: PLC0415 - matplotlib is an extra.
-
-        _ask(plot_compare, plans, plot)
+        ask(_draw, "plot_compare", plans, plot)
     if as_json:
-        _print_json(comparison_dict(stats, left_out, options))
+        print_json(comparison_dict(stats, left_out, options))
         return
     notes = [f"Without {order}: {as_flags(reason)}" for order, reason in left_out.items()]
     if "mixed" in stats and options["num_replicas"] * options["accumulation_steps"] == 1:
@@ -245,6 +190,12 @@ def _compare(
     print_blocks(*comparison_tables(stats, quarters=quarters), *notes)
 
 
+def _draw(name: str, *args: Any) -> None:
+    from evenstride import report  # noqa: PLC0415 - matplotlib is an extra.
+
+    getattr(report, name)(*args)
+
+
 def _collected(
     lengths: LengthArray, options: dict[str, Any], *, keep: bool
 ) -> tuple[dict[str, EpochPlan], dict[str, PlanStats], dict[str, str]]:
@@ -252,7 +203,7 @@ def _collected(
     plans: dict[str, EpochPlan] = {}
     stats: dict[str, PlanStats] = {}
     left_out: dict[str, str] = {}
-    for order, plan in _tracked(compare_orders(lengths, **options), "Planning", len(ORDERS)):
+    for order, plan in tracked(compare_orders(lengths, **options), "Planning", len(ORDERS)):
         if isinstance(plan, ValueError):
             left_out[order] = str(plan)
             continue
@@ -262,6 +213,47 @@ def _collected(
     return plans, stats, left_out
 
 
+@app.command("tune")
+@planning(without=list(SEARCHED))
+def _tune(
+    lengths: LengthArray,
+    options: dict[str, Any],
+    *,
+    as_json: Json = False,
+    plot: Plot = None,
+    give_up: GiveUp = 1.0,
+) -> None:
+    """Search buckets, compositions and windows: what pads little, and still mixes well."""
+    candidates, left_out = ask(_searched, lengths, options)
+    choice = ask(recommended, candidates, give_up)
+    if plot is not None:
+        ask(_draw, "plot_tuning", candidates, choice, plot)
+    if as_json:
+        print_json(tuning_dict(candidates, choice, left_out, len(lengths)))
+        return
+    notes = [f"Without {flags_of(change)}: {as_flags(why)}" for change, why in left_out]
+    if len(lengths) > MOST_SAMPLES:
+        notes.append(
+            f"Planned with {count(MOST_SAMPLES)} samples, drawn from {count(len(lengths))}."
+        )
+    why = "\n".join(reasons(candidates, choice, len(lengths)))
+    print_blocks(*tuning_tables(candidates, len(lengths)), *notes, why)
+
+
+def _searched(
+    lengths: LengthArray, options: dict[str, Any]
+) -> tuple[list[Candidate], list[tuple[dict[str, Any], str]]]:
+    """Return the candidates that can be had, and why others cannot."""
+    candidates: list[Candidate] = []
+    left_out: list[tuple[dict[str, Any], str]] = []
+    for change, candidate in tracked(tune(lengths, **options), "Searching", len(CANDIDATES)):
+        if isinstance(candidate, ValueError):
+            left_out.append((change, str(candidate)))
+        else:
+            candidates.append(candidate)
+    return candidates, left_out
+
+
 def _open_data(path: str, **source: Any) -> BenchData:
     from evenstride.bench_data import open_data  # noqa: PLC0415 - It needs torch.
 
@@ -269,7 +261,7 @@ def _open_data(path: str, **source: Any) -> BenchData:
 
 
 @app.command("bench")
-@_planning(read=_open_data)
+@planning(read=_open_data)
 def _bench(
     data: BenchData, options: dict[str, Any], *, seconds: Seconds = 3.0, as_json: Json = False
 ) -> None:
@@ -277,13 +269,13 @@ def _bench(
     from evenstride import bench, bench_report  # noqa: PLC0415 - They need torch.
 
     _check_seconds(seconds)
-    contest = _ask(bench.Bench, data, options, seconds)
+    contest = ask(bench.Bench, data, options, seconds)
     try:
-        done, left_out = _ask(_measured, contest)
+        done, left_out = ask(_measured, contest)
     except bench.UnequalBatchesError as error:
-        raise _Failure(str(error), 1) from error
+        raise Failure(str(error), 1) from error
     if as_json:
-        _print_json(bench_report.bench_dict(contest, done, left_out))
+        print_json(bench_report.bench_dict(contest, done, left_out))
         return
     print_blocks(*bench_report.bench_tables(contest, done, left_out))
 
@@ -294,7 +286,7 @@ def _measured(contest: Bench) -> tuple[list[Measurement], dict[str, str]]:
 
     done: list[Measurement] = []
     left_out: dict[str, str] = {}
-    for contender, result in _tracked(contest.run(), "Measuring", len(CONTENDERS)):
+    for contender, result in tracked(contest.run(), "Measuring", len(CONTENDERS)):
         if isinstance(result, RuntimeError):
             left_out[contender.name] = str(result)
         else:
@@ -302,16 +294,10 @@ def _measured(contest: Bench) -> tuple[list[Measurement], dict[str, str]]:
     return done, left_out
 
 
-def _tracked(items: Iterable[_T], text: str, total: int) -> Iterable[_T]:
-    """Yield the items; meanwhile, show on a terminal how many of them there have been."""
-    errors = Console(stderr=True)
-    return track(items, text, total, console=errors, transient=True, disable=not errors.is_terminal)
-
-
 def _check_seconds(seconds: float) -> None:
     if not seconds > 0:
         msg = f"--seconds must be above 0, but is {seconds}."
-        raise _Failure(msg)
+        raise Failure(msg)
 
 
 @app.command("demo")
@@ -330,9 +316,9 @@ def _demo(
         if (error.name or "").startswith("evenstride"):
             raise
         msg = f"the demonstration needs {error.name}; pip install 'evenstride[cli,plot]'"
-        raise _Failure(msg, 1) from error
+        raise Failure(msg, 1) from error
     _check_seconds(seconds)
-    _ask(output.mkdir, parents=True, exist_ok=True)  # Not after a minute of training.
+    ask(output.mkdir, parents=True, exist_ok=True)  # Not after a minute of training.
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
             result = run_demo(output, seconds)
@@ -340,8 +326,4 @@ def _demo(
         discard_output()
         return
     if as_json:
-        _print_json(result)
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print_out(json.dumps(value, indent=2, allow_nan=False) + "\n")
+        print_json(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from evenstride._tables import aligned, count, number, percent
+from evenstride._tables import aligned, count, number, percent, points
 from evenstride.planner import plan_epoch
 
 if TYPE_CHECKING:
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from evenstride.plan import EpochPlan
     from evenstride.stats import PlanStats
 
-__all__ = ["ORDERS", "compare_orders", "comparison_dict", "comparison_tables", "quarter_deviation"]
+__all__ = [
+    "COLUMNS",
+    "ORDERS",
+    "compare_orders",
+    "comparison_dict",
+    "comparison_tables",
+    "order_cells",
+    "quarter_deviation",
+]
 
 ORDERS = (
     "stride",
@@ -32,7 +40,7 @@ ORDERS = (
 )
 """All orders, the default first."""
 
-_COLUMNS = {
+COLUMNS = {
     "batches": "of the epoch, over all ranks",
     "real": "padding efficiency: real tokens over padded tokens",
     "quarter": "largest difference of a bucket's share in a quarter from its share, in points",
@@ -43,6 +51,7 @@ _COLUMNS = {
     "3 of 4": "share of windows of 4 steps with three or more of one bucket",
     "neighbours": "correlation of the mean lengths of neighbouring steps",
 }
+"""What is said of each order, and what it means."""
 
 
 def compare_orders(
@@ -91,6 +100,21 @@ def quarter_deviation(stats: PlanStats) -> float:
     return max(differences, default=math.nan)
 
 
+def order_cells(stats: PlanStats) -> list[str]:
+    """Return an order's row below :data:`COLUMNS`."""
+    return [
+        count(stats.batches),
+        percent(stats.padding_efficiency),
+        number(100 * quarter_deviation(stats), 2),
+        percent(stats.earliest_exhaustion),
+        count(stats.longest_run),
+        percent(stats.share_in_runs_of_one),
+        number(stats.prefix_discrepancy, 1),
+        percent(stats.crowded_windows),
+        number(stats.length_correlation, 3),
+    ]
+
+
 def comparison_tables(orders: Mapping[str, PlanStats], *, quarters: bool) -> list[str]:
     """Return the comparison as blocks of text: a row for each order, then what columns mean.
 
@@ -102,24 +126,10 @@ def comparison_tables(orders: Mapping[str, PlanStats], *, quarters: bool) -> lis
         Whether to append the share of each bucket in each quarter.
 
     """
-    rows = [
-        [
-            order,
-            count(stats.batches),
-            percent(stats.padding_efficiency),
-            number(100 * quarter_deviation(stats), 2),
-            percent(stats.earliest_exhaustion),
-            count(stats.longest_run),
-            percent(stats.share_in_runs_of_one),
-            number(stats.prefix_discrepancy, 1),
-            percent(stats.crowded_windows),
-            number(stats.length_correlation, 3),
-        ]
-        for order, stats in orders.items()
-    ]
-    blocks = ["\n".join(aligned(["order", *_COLUMNS], rows, left=1))]
-    width = max(map(len, _COLUMNS))
-    blocks.append("\n".join(f"{name:{width}}  {text}" for name, text in _COLUMNS.items()))
+    rows = [[order, *order_cells(stats)] for order, stats in orders.items()]
+    blocks = ["\n".join(aligned(["order", *COLUMNS], rows, left=1))]
+    width = max(map(len, COLUMNS))
+    blocks.append("\n".join(f"{name:{width}}  {text}" for name, text in COLUMNS.items()))
     if quarters:
         blocks.append(_quarters(orders))
     return blocks
@@ -132,10 +142,7 @@ def _quarters(orders: Mapping[str, PlanStats]) -> str:
             order,
             str(bucket.bucket),
             f"[{bucket.start}, {bucket.stop})",
-            *(
-                "-" if math.isnan(share) else f"{100 * share:.2f}%"
-                for share in (bucket.share, *bucket.quarters)
-            ),
+            *map(points, (bucket.share, *bucket.quarters)),
         ]
         for order, stats in orders.items()
         for bucket in stats.buckets

@@ -191,6 +191,11 @@ class EpochPlan:
             f"ranks, {len(self.indices):,} samples in {len(self.edges) - 1:,} buckets>"
         )
 
+    def _repr_html_(self) -> str:
+        from evenstride.notebook import summary_of  # noqa: PLC0415 - For notebooks alone.
+
+        return summary_of(self)
+
     def batches(self, rank: SupportsIndex = 0) -> RankBatches:
         """Return the batches of one rank, a sequence of arrays of sample indices.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,22 +14,32 @@ try:
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, PercentFormatter
 except ImportError as error:
     _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
     raise ImportError(_MESSAGE, name=error.name) from error
 
+from evenstride.picture_data import (
+    bucket_name,
+    histogram_of,
+    shares_of,
+    step_labels,
+    strip_of,
+)
+from evenstride.tune import kind_of, on_front
+
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from numpy.typing import NDArray
 
     from evenstride.plan import EpochPlan
+    from evenstride.tune import Candidate
 
-__all__ = ["plot_compare", "plot_plan"]
+__all__ = ["plot_compare", "plot_plan", "plot_tuning"]
 
 _DPI = 150
 _SLICES = 50
@@ -38,6 +49,8 @@ _COLUMNS = 600  # Of a strip, about as many as its pixels.
 _MOST_ROWS = 200
 _FIRST_STEPS = 100
 _MOST_IN_LEGEND = 12
+_MARKS = "osD^vPX"
+_LEAST = 1e-6  # What is nothing has no place on a logarithmic axis.
 _INK = "#303030"
 _FAINT = "#d0d0d0"
 _TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": _INK}
@@ -68,7 +81,7 @@ def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Fi
     rows: list[Any] = [["strip", "start"], ["shares", "shares"], ["widths", "fills"]]
     axes = figure.subplot_mosaic(rows, height_ratios=[2, 3, 3])
     palette = _Palette(plan)
-    labels = _step_labels(plan)
+    labels = step_labels(plan)
     budget = plan.options["token_budget"]
 
     _draw_strip(axes["strip"], labels, palette)
@@ -126,7 +139,7 @@ def plot_compare(
     axes = figure.subplots(len(plans), 2, squeeze=False, sharex="col", width_ratios=[5, 2])
     palette = _Palette(next(iter(plans.values())))
     for (mix, start), (order, plan) in zip(axes, plans.items(), strict=True):
-        labels = _step_labels(plan)
+        labels = step_labels(plan)
         _draw_shares(mix, labels, palette, _FINE_SLICES)
         mix.set_yticks([])
         mix.set_ylabel(
@@ -145,6 +158,82 @@ def plot_compare(
     _style(axes.flat)
     palette.explain(figure, [*axes.flat])
     return _saved(figure, path)
+
+
+def plot_tuning(
+    candidates: Sequence[Candidate],
+    choice: Candidate,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draw padding against diversity: a mark a candidate, and a line along those on the front.
+
+    Both axes are logarithmic.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What :func:`evenstride.tune.tune` found; at least one.
+    choice : Candidate
+        The one to point out.
+    path : path-like, optional
+        As for :func:`plot_plan`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        As from :func:`plot_plan`.
+
+    """
+    figure = Figure(figsize=(9, 6), dpi=_DPI, layout="constrained")
+    ax = figure.subplots()
+    best = [c for c, front in zip(candidates, on_front(candidates), strict=True) if front]
+    best.sort(key=lambda c: c.padding_efficiency)
+    ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="no other is better")
+    kinds: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        kinds.setdefault(kind_of(candidate), []).append(candidate)
+    shades = mpl.colormaps["viridis"](np.linspace(0.92, 0.04, len(kinds)))
+    for (kind, some), colour, mark in zip(kinds.items(), shades, cycle(_MARKS), strict=False):
+        ax.scatter(*_figures(some), s=45, color=colour, marker=mark, label=kind, zorder=2)
+        for candidate in some:
+            if "buckets" in candidate.options:
+                ax.annotate(
+                    str(candidate.options["buckets"]),
+                    _place(candidate),
+                    (5, 4),
+                    textcoords="offset points",
+                    fontsize="x-small",
+                    color=_INK,
+                )
+    ax.scatter(
+        *_figures([choice]),
+        s=190,
+        facecolors="none",
+        edgecolors=_INK,
+        linewidths=1.5,
+        label="recommended",
+        zorder=3,
+    )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("padding: 100% less the padding efficiency")
+    ax.set_ylabel("diversity: share of all samples that companions are drawn from")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+        axis.set_minor_formatter(NullFormatter())
+    ax.set_title("Up and to the left is better; a number is that of the buckets", **_TITLE)
+    ax.legend(frameon=False, labelcolor=_INK, loc="lower right")
+    _style([ax])
+    return _saved(figure, path)
+
+
+def _figures(candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
+    x, y = zip(*map(_place, candidates), strict=True)
+    return list(x), list(y)
+
+
+def _place(candidate: Candidate) -> tuple[float, float]:
+    return max(_LEAST, 1 - candidate.padding_efficiency), max(_LEAST, candidate.diversity)
 
 
 class _Palette:
@@ -171,7 +260,7 @@ class _Palette:
         title = "bucket: lengths (tokens)"
         if self.num_buckets <= _MOST_IN_LEGEND:
             handles = [
-                Patch(color=colour, label=f"{k}: [{self._edges[k]:,}, {self._edges[k + 1]:,})")
+                Patch(color=colour, label=bucket_name(self._edges, k))
                 for k, colour in enumerate(self.colours)
             ]
             figure.legend(
@@ -191,39 +280,14 @@ class _Palette:
         bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
 
 
-def _step_labels(plan: EpochPlan) -> NDArray[np.int16]:
-    """Return the label of each step: the bucket of most of its batches, the longer one of a tie."""
-    steps = plan.buckets.reshape(plan.num_steps, plan.num_replicas)
-    labels: NDArray[np.int16] = steps[:, 0].copy()
-    mixed = np.flatnonzero((steps != labels[:, None]).any(axis=1))
-    most = np.zeros(len(mixed), np.int64)
-    for bucket in np.unique(steps[mixed]):
-        batches = (steps[mixed] == bucket).sum(axis=1)
-        labels[mixed[batches >= most]] = bucket
-        most = np.maximum(most, batches)
-    return labels
-
-
 def _draw_strip(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
     """Draw step after step, column by column."""
-    shown = labels
-    if len(labels) > _COLUMNS * _MOST_ROWS:
-        shown = labels[np.linspace(0, len(labels) - 1, _COLUMNS * _MOST_ROWS).astype(np.int64)]
-    rows = -(-len(shown) // _COLUMNS)
-    columns = -(-len(shown) // rows)
-    image = np.full(rows * columns, np.nan)  # What is no number is not drawn.
-    image[: len(shown)] = shown
-    image = image.reshape(columns, rows).T
-    ax.imshow(image, extent=(0, rows * columns / len(shown), 1, 0), **palette.for_images())
+    strip = strip_of(labels, _COLUMNS, _MOST_ROWS)
+    image = np.ma.masked_less(strip.image, 0)
+    ax.imshow(image, extent=(0, image.size / strip.shown, 1, 0), **palette.for_images())
     ax.set_xlim(0, 1)
     ax.set_yticks([])
-    every = (
-        f"All {len(labels):,} steps"
-        if len(shown) == len(labels)
-        else f"{len(shown):,} of {len(labels):,} steps"
-    )
-    reading = "from left to right" if rows == 1 else f"downwards, {rows} to a column"
-    ax.set_title(f"{every}: {reading}", **_TITLE)
+    ax.set_title(strip.reading, **_TITLE)
     ax.xaxis.set_major_formatter(PercentFormatter(1))
 
 
@@ -241,12 +305,8 @@ def _longest_run(labels: NDArray[np.int16]) -> int:
 
 def _draw_shares(ax: Axes, labels: NDArray[np.int16], palette: _Palette, most: int) -> None:
     """Draw each bucket's share of the steps of each slice of the epoch, stacked."""
-    slices = min(most, len(labels))
-    bounds = np.arange(slices + 1) * len(labels) // slices
-    steps = np.repeat(np.arange(slices), np.diff(bounds)) * palette.num_buckets + labels
-    counts = np.bincount(steps, minlength=slices * palette.num_buckets)
-    shares = counts.reshape(slices, palette.num_buckets).T / np.diff(bounds)
-    _stack(ax, shares, bounds / len(labels), palette)
+    shares, bounds = shares_of(labels, palette.num_buckets, most)
+    _stack(ax, shares, bounds, palette)
     ax.xaxis.set_major_formatter(PercentFormatter(1))
     ax.yaxis.set_major_formatter(PercentFormatter(1))
 
@@ -255,13 +315,8 @@ def _draw_histogram(
     ax: Axes, plan: EpochPlan, values: NDArray[np.float64], palette: _Palette
 ) -> None:
     """Draw how many batches have which value, stacked by bucket."""
-    top = max(1.0, float(values.max()))
-    bins = np.minimum(values * (_BINS / top), _BINS - 1).astype(np.int64)
-    counts = np.bincount(
-        plan.buckets.astype(np.int64) * _BINS + bins, minlength=palette.num_buckets * _BINS
-    )
-    heights = counts.reshape(palette.num_buckets, _BINS).astype(np.float64)
-    _stack(ax, heights, np.linspace(0, top, _BINS + 1), palette, headroom=1.05)
+    heights, bounds = histogram_of(plan, values, _BINS)
+    _stack(ax, heights, bounds, palette, headroom=1.05)
     ax.set_ylabel("batches")
     _count_along(ax.yaxis)
 

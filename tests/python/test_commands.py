@@ -60,6 +60,23 @@ def test_a_saved_plan_is_the_plan(npy, tmp_path):
     np.testing.assert_array_equal(loaded.indices, es.plan_epoch(LENGTHS, **KEYWORDS).indices)
 
 
+def test_a_report_is_of_the_plan_and_names_what_it_is_of(capsys, npy, tmp_path):
+    page = tmp_path / "report.html"
+    assert run(["plan", npy, *OPTIONS, "--json", "--report", str(page)]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] > 0
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>lengths.npy</h1>" in text
+    assert text.count('<figure class="order">') == len(ORDERS)
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(capsys, npy, tmp_path):
+    (tmp_path / "folder").mkdir()
+    page = str(tmp_path / "folder")
+    assert fails(capsys, "plan", npy, *OPTIONS, "--report", page) == (
+        f"`{page}` cannot be read or written: Is a directory."
+    )
+
+
 # ---- compare ----
 
 

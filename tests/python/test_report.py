@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from evenstride.compare import compare_orders
-from evenstride.report import plot_compare, plot_plan
+from evenstride.report import plot_compare, plot_plan, plot_tuning
+from evenstride.tune import on_front, recommended, tune
 
 
 def plan_of(num_samples=2000, **options):
@@ -124,6 +125,30 @@ def test_a_comparison_has_a_row_for_each_plan_and_says_its_longest_run(tmp_path)
 def test_a_comparison_of_nothing_is_an_error():
     with pytest.raises(ValueError, match=r"^`plans` must have at least 1 plan, but has 0\.$"):
         plot_compare({})
+
+
+def test_a_search_has_a_mark_for_each_candidate_a_line_and_a_ring(tmp_path):
+    lengths = np.random.default_rng(1).integers(1, 400, 2000)
+    candidates = [found for _, found in tune(lengths, token_budget=2000)]
+    choice = recommended(candidates)
+    figure = plot_tuning(candidates, choice, tmp_path / "tune.png")
+    ax = figure.axes[0]
+    marks = np.concatenate([marks.get_offsets() for marks in ax.collections[:-1]])
+    figures = [(max(1e-6, 1 - c.padding_efficiency), c.diversity) for c in candidates]
+    assert sorted(marks.tolist()) == sorted(map(list, figures))
+    line = ax.lines[0].get_xydata().tolist()
+    front = [f for f, there in zip(figures, on_front(candidates), strict=True) if there]
+    assert sorted(line) == sorted(map(list, front))
+    ring = figures[candidates.index(choice)]
+    assert ax.collections[-1].get_offsets().tolist() == [list(ring)]
+    assert {text.get_text() for text in ax.texts} == {"1", "3", "6", "12", "24", "48"}
+    assert imread(tmp_path / "tune.png").shape[:2] == (900, 1350)
+
+
+def test_a_search_without_companions_is_drawn(tmp_path):
+    candidates = [found for _, found in tune([3, 4, 5], token_budget=5)]
+    figure = plot_tuning(candidates, recommended(candidates), tmp_path / "tune.png")
+    assert set(map(tuple, figure.axes[0].lines[0].get_xydata().tolist())) == {(1e-6, 1e-6)}
 
 
 def test_pictures_leave_pyplot_and_its_settings_alone():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import logging
 import math
@@ -13,9 +11,10 @@ from typing import TYPE_CHECKING
 from evenstride._tables import aligned, count, number, percent
 from evenstride.demo.screen import say
 from evenstride.demo.words import findings, introduction, method
+from evenstride.pages import Markup, element, figure, page, paragraphs, png_uri, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from evenstride.demo.results import Results, Run
@@ -47,40 +46,6 @@ _CAPTIONS = {
     ),
 }
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>evenstride: three orders of an epoch</title>
-<style>
-  body {{ font: 16px/1.5 system-ui, sans-serif; color: #303030; max-width: 66rem;
-          margin: 2rem auto; padding: 0 1rem }}
-  h1, h2 {{ line-height: 1.2 }}
-  h2 {{ margin-top: 2.5rem }}
-  img {{ width: 100%; height: auto }}
-  figure {{ margin: 1.5rem 0 }}
-  figcaption {{ color: #606060; font-size: 0.9rem }}
-  table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem }}
-  th, td {{ padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid #e0e0e0 }}
-  th:first-child, td:first-child {{ text-align: left; padding-left: 0 }}
-  pre {{ overflow-x: auto; font-size: 0.8rem; line-height: 1.35; background: #f6f6f6;
-         padding: 0.8rem }}
-</style>
-<h1>Three orders of an epoch</h1>
-{introduction}
-<h2>Result</h2>
-{results}
-{findings}
-{loss}
-<h2>The epoch, bucket by bucket</h2>
-{epoch}
-{lengths}
-{plans}
-<h2>How it was done</h2>
-{method}
-</html>
-"""
-
 
 def results_table(results: Results) -> str:
     """Return a row of numbers for each run, as text."""
@@ -99,9 +64,9 @@ def write_report(results: Results, output: Path) -> Path:
     numbers = {**results.to_dict(), "steps": {run.order: _steps(run) for run in results.runs}}
     text = json.dumps(numbers, indent=1, allow_nan=False)
     (output / "report.json").write_text(text + "\n", encoding="utf-8")
-    page = output / "report.html"
-    page.write_text(_page(results, plots), encoding="utf-8")
-    return page
+    path = output / "report.html"
+    path.write_text(_page(results, plots), encoding="utf-8")
+    return path
 
 
 def _plots(results: Results) -> dict[str, bytes]:
@@ -166,40 +131,32 @@ def _steps(run: Run) -> dict[str, list[float]]:
 
 
 def _page(results: Results, plots: dict[str, bytes]) -> str:
-    plans = "".join(
-        f"<details><summary>The plan of <code>{run.order}</code></summary>"
-        f"<pre>{html.escape(run.stats.table())}</pre></details>\n"
-        for run in results.runs
-    )
-    return _PAGE.format(
-        introduction=_paragraphs([introduction(results.facts)]),
-        results=_table(_COLUMNS, _rows(results)),
-        findings=_paragraphs(findings(results)),
-        method=_paragraphs(method(results.facts)),
-        plans=plans.replace("<details>", "<details open>", 1),
-        **{name: _figure(name, plots.get(name)) for name in _CAPTIONS},
-    )
-
-
-def _paragraphs(texts: Sequence[str]) -> str:
-    return "\n".join(f"<p>{html.escape(text)}</p>" for text in texts)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    return "\n".join(
-        ["<table>", row(header, "th"), *(row(cells, "td") for cells in rows), "</table>"]
+    plans = [_plan_of(run, unfolded=run is results.runs[0]) for run in results.runs]
+    return page(
+        "Three orders of an epoch",
+        element("h1", "Three orders of an epoch"),
+        paragraphs([introduction(results.facts)]),
+        element("h2", "Result"),
+        table(_COLUMNS, _rows(results), caption="What came of each order"),
+        paragraphs(findings(results)),
+        _figure("loss", plots),
+        element("h2", "The epoch, bucket by bucket"),
+        _figure("epoch", plots),
+        _figure("lengths", plots),
+        *plans,
+        element("h2", "How it was done"),
+        paragraphs(method(results.facts)),
     )
 
 
-def _figure(name: str, png: bytes | None) -> str:
-    if png is None:
-        return ""
-    caption = html.escape(_CAPTIONS[name])
-    data = base64.b64encode(png).decode()
-    return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{caption}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+def _plan_of(run: Run, *, unfolded: bool) -> Markup:
+    summary = element("summary", "The plan of ", element("code", run.order))
+    opened = {"open": ""} if unfolded else {}
+    return element("details", summary, element("pre", run.stats.table()), **opened)
+
+
+def _figure(name: str, plots: dict[str, bytes]) -> Markup:
+    if name not in plots:
+        return Markup()
+    caption = _CAPTIONS[name]
+    return figure(element("img", src=png_uri(plots[name]), alt=caption), caption)

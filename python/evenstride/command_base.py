@@ -1,0 +1,118 @@
+"""What the subcommands share: lengths and options, errors of one sentence, progress, JSON."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import warnings
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+from evenstride.command_options import (
+    INPUT_NAMES,
+    as_flags,
+    chosen_options,
+    input_parameters,
+    plan_parameters,
+)
+from evenstride.read_lengths import read_lengths
+from evenstride.terminal import print_note, print_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["BAD_INPUT", "Failure", "ask", "planning", "print_json", "tracked"]
+
+_T = TypeVar("_T")
+
+BAD_INPUT = 2
+
+
+class Failure(Exception):  # noqa: N818 - Not an error of the program.
+    """A sentence that ends the command, and its exit status."""
+
+    def __init__(self, sentence: str, status: int = BAD_INPUT) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def ask(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+    """Call what may find fault with the input, and make one sentence of it, a :class:`Failure`."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UserWarning)
+        try:
+            result = function(*args, **kwargs)
+        except OSError as error:
+            # What is written goes by another name at first.
+            name = next((arg for arg in args if isinstance(arg, Path)), error.filename)
+            file = "a file" if name is None else f"`{name}`"
+            msg = f"{file} cannot be read or written: {error.strerror or error}."
+            raise Failure(msg) from error
+        except ImportError as error:
+            raise Failure(str(error), 1) from error
+        except MemoryError as error:
+            msg = "there is not enough memory for this many samples."
+            raise Failure(msg) from error
+        except (TypeError, ValueError) as error:
+            raise Failure(as_flags(str(error))) from error
+    for warning in {str(warning.message): None for warning in caught}:
+        print_note(f"evenstride: {as_flags(warning)}")
+    return result
+
+
+def planning(
+    *, without: Sequence[str] = (), read: Callable[..., Any] = read_lengths
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command its lengths, and the options of `plan_epoch`.
+
+    ``command(lengths, options, **own)`` becomes a command whose arguments say which lengths and
+    which options these are. One that has a parameter `path` is told where the lengths are from.
+
+    Parameters
+    ----------
+    without : sequence of str
+        Options of `plan_epoch` that the command is not to have.
+    read : callable, default `read_lengths`
+        What makes the first argument of the path and its options.
+
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        names = inspect.signature(command).parameters
+        _, _, *own = (names[name] for name in names if name != "path")
+        # One by one, since what the others are is known to type checkers alone.
+        known = sys.modules[command.__module__].__dict__
+        own = [p.replace(annotation=known[p.annotation]) for p in own]
+
+        @wraps(command)
+        def decorated(**given: Any) -> None:
+            its_own = {parameter.name: given.pop(parameter.name) for parameter in own}
+            source = {name: given.pop(name) for name in INPUT_NAMES}
+            path = source.pop("path")
+            options = ask(chosen_options, given)
+            if "path" in names:
+                its_own["path"] = path
+            command(ask(read, path, **source), options, **its_own)
+
+        parameters = [*input_parameters(), *own, *plan_parameters(without=without)]
+        decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        decorated.__annotations__ = {p.name: p.annotation for p in parameters}
+        return decorated
+
+    return decorate
+
+
+def tracked(items: Iterable[_T], text: str, total: int) -> Iterable[_T]:
+    """Yield the items; meanwhile, show on a terminal how many of them there have been."""
+    errors = Console(stderr=True)
+    return track(items, text, total, console=errors, transient=True, disable=not errors.is_terminal)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print plain values as JSON, without NaN."""
+    print_out(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,63 @@
+"""A page about one epoch: what its batches are, in this order and in all others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenstride.pages import page
+from evenstride.report_facts import facts_of
+from evenstride.report_sections import sections
+
+if TYPE_CHECKING:
+    import os
+
+    from evenstride.lengths import Lengths
+    from evenstride.plan import EpochPlan
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    plan: EpochPlan,
+    path: str | os.PathLike[str],
+    *,
+    lengths: Lengths | None = None,
+    name: str = "",
+) -> None:
+    """Write a page about an epoch that needs nothing beside it: no other file and no network.
+
+    Parameters
+    ----------
+    plan : EpochPlan
+        What the page is about.
+    path : path-like
+        Where to write it.
+    lengths : array_like of int, shape (n_samples,), optional
+        The lengths that the plan was made of. With them, the page also has plans in all other
+        orders and compositions, and what would help. Not so without them, with more than 20 million
+        of them, or for a plan of ``shuffle=False``; the page says so.
+    name : str, optional
+        What the samples are called, for the title.
+
+    Raises
+    ------
+    ValueError
+        If `lengths` are not those of the plan.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import evenstride as es
+    >>> from evenstride.report_page import write_report
+    >>> lengths = [3, 9, 4, 8, 3, 9] * 50
+    >>> plan = es.plan_epoch(lengths, token_budget=18, buckets=[6])
+    >>> write_report(plan, tempfile.mkdtemp() + "/report.html", lengths=lengths)
+
+    """
+    title = f"The epoch of {name}" if name else "The epoch"
+    text = page(title, *sections(facts_of(plan, lengths, name)))
+    # File names may hold what is no character.
+    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,338 @@
+"""Padding against diversity: plans with many buckets, compositions and windows, side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenstride._tables import aligned, count, percent
+from evenstride.advice import flags_of
+from evenstride.lengths import as_lengths
+from evenstride.planner import plan_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from evenstride.lengths import LengthArray, Lengths
+    from evenstride.plan import EpochPlan
+
+    _Integers = NDArray[np.int64]
+
+__all__ = [
+    "CANDIDATES",
+    "MOST_SAMPLES",
+    "SEARCHED",
+    "Candidate",
+    "kind_of",
+    "on_front",
+    "reasons",
+    "recommended",
+    "tune",
+    "tuning_dict",
+    "tuning_tables",
+]
+
+MOST_SAMPLES = 1_000_000
+"""Of more samples, this many are drawn to plan with."""
+
+_BUCKETS = (1, 3, 6, 12, 24, 48)
+_WINDOWS = (64, 256, 1024, 4096)
+_SHUFFLE: dict[str, Any] = {"composition": "shuffle"}
+_COMPOSITIONS = (_SHUFFLE, *({"composition": "window", "window": window} for window in _WINDOWS))
+SEARCHED = (
+    "buckets",
+    "merge_buckets",
+    "composition",
+    "window",
+    "order",
+    "jitter",
+    "shuffle",
+    "steps_per_epoch",
+)
+"""The options of `plan_epoch` that candidates set, or leave as they are by default."""
+
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    *({"buckets": buckets, **how} for buckets in _BUCKETS for how in _COMPOSITIONS),
+    {"buckets": 6, "composition": "frozen"},
+    {"order": "mixed", **_SHUFFLE},
+)
+"""The options of each candidate."""
+
+_MEANINGS = {
+    "real": "padding efficiency: real tokens over padded tokens",
+    "diversity": "share of all samples that a sample's companions in a batch are drawn from, from "
+    "epoch to epoch, as if all of them were equally likely",
+    "companions": "the same in samples",
+    "front": "no other candidate is better in one of the two and as good in the other",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Options for a plan, and what they give.
+
+    Attributes
+    ----------
+    options : dict
+        Those of :func:`plan_epoch` that set the candidate apart.
+    padding_efficiency : float
+        Real tokens over padded tokens. In ``[0, 1]``.
+    companions : float
+        Other samples in a sample's batch, on average. At least 0.
+    recurrence : float
+        Of two samples that share a batch in one epoch, the probability that they share one in the
+        next. In ``[0, 1]``, or NaN if no batch has two samples.
+    diversity : float
+        Share of all samples that a sample's companions are drawn from. Of a pool of ``m`` others,
+        uniform draws meet a companion of one epoch again in ``d / m`` of the cases, with ``d``
+        companions in the next; `diversity` is the size of the pool that the mean sample meets
+        again as often as it does, over the number of samples. In ``[0, 1]``: 1 if any two samples
+        may meet, ``1 / k`` with ``k`` shuffled buckets, nearly 0 if batches stay as they are.
+
+    """
+
+    options: dict[str, Any]
+    padding_efficiency: float
+    companions: float
+    recurrence: float
+    diversity: float
+
+
+def tune(
+    lengths: Lengths, **options: Any
+) -> Iterator[tuple[dict[str, Any], Candidate | ValueError]]:
+    """Yield the options of each candidate, and what they give or why they cannot be had.
+
+    Two epochs are planned for each, since diversity is what changes from one to the next.
+
+    Parameters
+    ----------
+    lengths : array_like of int, shape (n_samples,)
+        Tokens of each sample. Of more than a million, a million are drawn.
+    **options
+        Those of :func:`plan_epoch` but `SEARCHED`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the first candidate cannot be had: the options are wrong for all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lengths = np.arange(10_000) * 7919 % 500 + 1
+    >>> found = [candidate for _, candidate in tune(lengths, token_budget=5000)]
+    >>> one_bucket, frozen = found[0], found[-2]
+    >>> print(f"{one_bucket.padding_efficiency:.2f} {frozen.padding_efficiency:.2f}")
+    0.55 1.00
+    >>> print(f"{one_bucket.diversity:.1f} {frozen.diversity:.3f}")
+    0.8 0.002
+
+    """
+    array = _drawn(as_lengths(lengths), options.get("seed", 0))
+    edges: dict[int, list[int]] = {}
+    for number, change in enumerate(CANDIDATES):
+        try:
+            # Edges are found once for each number of them.
+            buckets = change.get("buckets", 6)
+            found = {**change, "buckets": edges.get(buckets, buckets)}
+            plan = plan_epoch(array, **{**options, **found})
+            edges[buckets] = found["buckets"] = plan.edges[1:-1].tolist()
+            epoch = {"epoch": (plan.epoch + 1) % 2**64}
+            following = plan_epoch(array, **{**options, **found, **epoch})
+        except ValueError as error:
+            if number == 0:
+                raise
+            yield change, error
+            continue
+        yield change, _measured(change, plan, following, len(array))
+
+
+def _drawn(lengths: LengthArray, seed: int) -> LengthArray:
+    if len(lengths) <= MOST_SAMPLES:
+        return lengths
+    places = np.random.default_rng(seed).integers(0, len(lengths), MOST_SAMPLES)
+    places.sort()
+    return lengths[places]
+
+
+def _measured(
+    options: dict[str, Any], plan: EpochPlan, following: EpochPlan, num_samples: int
+) -> Candidate:
+    sizes, following_sizes = np.diff(plan.offsets), np.diff(following.offsets)
+    batch, following_batch = (_batch_of_each(each, num_samples) for each in (plan, following))
+    places = batch * len(following) + following_batch
+    places, together = _counted(places[(batch >= 0) & (following_batch >= 0)])
+    companions = sizes[places // len(following)] - 1
+    following_companions = following_sizes[places % len(following)] - 1
+    meeting = (companions > 0) & (following_companions > 0)
+    met_again = (together * (together - 1))[meeting]
+    chances = (companions * following_companions)[meeting]
+    pairs = int((sizes * (sizes - 1)).sum())
+    mean_rate = float((met_again / chances).sum()) / max(1, int(together[meeting].sum()))
+    # Where nobody met again, the pool may have any size.
+    pool = 1 / mean_rate if mean_rate else (num_samples if meeting.any() else 0)
+    return Candidate(
+        options=options,
+        padding_efficiency=plan.stats().padding_efficiency,
+        companions=pairs / num_samples,
+        recurrence=int(met_again.sum()) / pairs if pairs else math.nan,
+        diversity=min(1.0, pool / num_samples),
+    )
+
+
+def _batch_of_each(plan: EpochPlan, num_samples: int) -> _Integers:
+    """Return the batch of each sample, -1 for none."""
+    batch = np.full(num_samples, -1, np.int64)
+    batch[plan.indices] = np.repeat(np.arange(len(plan)), np.diff(plan.offsets))
+    return batch
+
+
+def _counted(values: _Integers) -> tuple[_Integers, _Integers]:
+    """Return the distinct values, and how often each is there."""
+    values.sort()
+    starts = np.flatnonzero(np.diff(values, prepend=-1))
+    return values[starts], np.diff(starts, append=len(values))
+
+
+def kind_of(candidate: Candidate) -> str:
+    """Return the composition with its window, or the order where that is not the default."""
+    options = candidate.options
+    name = str(options.get("order", options["composition"]))
+    return f"{name} {options['window']:,}" if "window" in options else name
+
+
+def on_front(candidates: Sequence[Candidate]) -> list[bool]:
+    """Return whether no other candidate is better in one respect and as good in the other."""
+    figures = [(c.padding_efficiency, c.diversity) for c in candidates]
+    return [
+        not any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in figures)
+        for own in figures
+    ]
+
+
+def recommended(candidates: Sequence[Candidate], give_up: float = 1.0) -> Candidate:
+    """Return the most diverse of those that pad little more than the one that pads least.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What there is, but for frozen ones, whose batches never change, and those of one bucket,
+        whose steps cannot be spread by length. At least one is left.
+    give_up : float, default 1.0
+        Padding efficiency that may be given up for diversity, in points. In ``[0, 100]``.
+
+    """
+    if not 0 <= give_up <= 100:  # noqa: PLR2004 - Percent.
+        msg = f"`give_up` must be in [0, 100], but is {give_up}."
+        raise ValueError(msg)
+    least = _least_padding(candidates).padding_efficiency - give_up / 100
+    near = [c for c in _eligible(candidates) if c.padding_efficiency >= least]
+    return max(near, key=lambda c: (c.diversity, c.padding_efficiency))
+
+
+def _eligible(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates whose batches are new in each epoch, and whose steps can be spread."""
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.options["composition"] != "frozen" and candidate.options.get("buckets") != 1
+    ]
+
+
+def _least_padding(candidates: Sequence[Candidate]) -> Candidate:
+    return max(_eligible(candidates), key=lambda c: (c.padding_efficiency, c.diversity))
+
+
+def reasons(candidates: Sequence[Candidate], choice: Candidate, num_samples: int) -> Iterator[str]:
+    """Yield which candidate is recommended and why, in sentences for people."""
+    pool = count(round(choice.diversity * num_samples))
+    real = percent(choice.padding_efficiency)
+    yield (
+        f"Recommended: {flags_of(choice.options)}. {real} of the tokens are real, and a sample's "
+        f"companions are drawn from {pool} samples, {_share(choice.diversity)} of all."
+    )
+    least = _least_padding(candidates)
+    if least is not choice:
+        yield (
+            f"The least padding is that of {flags_of(least.options)}: {_gain(least, choice)} more "
+            f"real tokens, but companions from {_times(choice, least)} fewer samples."
+        )
+    near = _eligible(candidates)
+    wider = [
+        candidate
+        for candidate, front in zip(near, on_front(near), strict=True)
+        if front and candidate.diversity > choice.diversity
+    ]
+    if wider:
+        following = min(wider, key=lambda c: c.diversity)
+        yield (
+            f"Companions from {_times(following, choice)} more samples, with "
+            f"{flags_of(following.options)}, would cost {_gain(choice, following)}."
+        )
+
+
+def _gain(more: Candidate, less: Candidate) -> str:
+    return f"{100 * (more.padding_efficiency - less.padding_efficiency):.1f} points"
+
+
+def _times(more: Candidate, less: Candidate) -> str:
+    if less.diversity == 0:
+        return "many times"
+    return f"{more.diversity / less.diversity:.2g} times"
+
+
+def _share(diversity: float) -> str:
+    return f"{100 * diversity:#.2g}%" if diversity < 0.01 else percent(diversity)  # noqa: PLR2004
+
+
+def tuning_tables(candidates: Sequence[Candidate], num_samples: int) -> list[str]:
+    """Return the candidates as blocks of text: a row each, by padding; then what columns mean."""
+    rows = [
+        [
+            kind_of(candidate),
+            str(candidate.options.get("buckets", "-")),
+            f"{100 * candidate.padding_efficiency:.2f}%",
+            _share(candidate.diversity),
+            count(round(candidate.diversity * num_samples)),
+            "*" if front else "-",
+        ]
+        for candidate, front in sorted(
+            zip(candidates, on_front(candidates), strict=True),
+            key=lambda pair: pair[0].padding_efficiency,
+        )
+    ]
+    header = ["composition", "buckets", *_MEANINGS]
+    width = max(map(len, _MEANINGS))
+    meanings = [f"{name:{width}}  {text}" for name, text in _MEANINGS.items()]
+    return ["\n".join(aligned(header, rows, left=1)), "\n".join(meanings)]
+
+
+def tuning_dict(
+    candidates: Sequence[Candidate],
+    choice: Candidate,
+    left_out: Sequence[tuple[dict[str, Any], str]],
+    num_samples: int,
+) -> dict[str, Any]:
+    """Return the candidates as plain values, ready for JSON: None for NaN."""
+    rows = [
+        {
+            **asdict(candidate),
+            "recurrence": None if math.isnan(candidate.recurrence) else candidate.recurrence,
+            "front": front,
+        }
+        for candidate, front in zip(candidates, on_front(candidates), strict=True)
+    ]
+    return {
+        "samples": num_samples,
+        "planned_samples": min(num_samples, MOST_SAMPLES),
+        "candidates": rows,
+        "left_out": [{"options": change, "reason": reason} for change, reason in left_out],
+        "recommended": choice.options,
+        "reasons": list(reasons(candidates, choice, num_samples)),
+    }

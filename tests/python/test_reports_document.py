@@ -1,0 +1,50 @@
+"""What docs/reports.md shows, done anew."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from command_support import run
+from framework_support import DOCS, documented
+
+PAGE = DOCS / "reports.md"
+ROOT = DOCS.parent
+
+
+def commands():
+    """Return the commands of the page that begin with our name, each as a list of arguments."""
+    blocks = re.findall(r"```\n(evenstride .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return {line.split()[1]: shlex.split(line.replace("\\\n", ""))[1:] for line in blocks}
+
+
+def test_the_report_is_as_large_as_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sizes = []
+    for ranks in ("4", "1"):
+        plan = [ranks if argument == "4" else argument for argument in commands()["plan"]]
+        plan[1] = str(ROOT / plan[1])
+        assert run(plan) == 0
+        sizes.append((tmp_path / "report.html").stat().st_size / 1000)
+    assert "45,210 of 1 batch each" in capsys.readouterr().out
+    said = [int(size) for size in re.findall(r"(\d+) kB", PAGE.read_text(encoding="utf-8"))][:2]
+    assert sizes == pytest.approx(said, rel=0.1)
+
+
+def test_the_search_prints_what_the_page_shows(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert run(commands()["tune"]) == 0
+    shown = re.search(
+        r"<!-- output: tune -->\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert capsys.readouterr().out == shown[1]
+
+
+def test_the_report_is_written_from_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(documented("reports.md", "report"), {})  # noqa: S102 - It is our own.
+    assert "<h1>my corpus</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,240 @@
+"""The search for options: what is measured, and what is recommended."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import evenstride as es
+from command_support import LENGTHS, OPTIONS, command, command_without, fails
+from evenstride import tune as tune_module
+from evenstride.command_options import plan_parameters
+from evenstride.commands import run
+from evenstride.tune import CANDIDATES, SEARCHED, Candidate, on_front, reasons, recommended, tune
+
+pytestmark = pytest.mark.usefixtures("no_columns")
+
+FLAGS = OPTIONS[:4]  # Without edges, which are searched.
+
+
+def candidate(padding_efficiency, diversity, **options):
+    given_options = {"buckets": 6, "composition": "window", "window": 64, **options}
+    return Candidate(given_options, padding_efficiency, 30.0, 0.1, diversity)
+
+
+# ---- what is measured ----
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_replicas": 3, "epoch": 5}, {"max_batch_size": 1}, {"drop_last": True}]
+)
+def test_companions_and_recurrence_are_those_of_two_epochs(options):
+    lengths = np.random.default_rng(2).integers(1, 50, 300)
+    options = {"token_budget": 300, "num_replicas": 2, **options}
+    for change, found in tune(lengths, **options):
+        plan = es.plan_epoch(lengths, **{"buckets": 6, **options, **change})
+        epoch = {"epoch": plan.epoch + 1}
+        following = es.plan_epoch(lengths, **{"buckets": 6, **options, **change, **epoch})
+        pairs, again = (
+            {pair for batch in epoch for pair in combinations(sorted(batch.tolist()), 2)}
+            for epoch in (plan, following)
+        )
+        assert found.options == change
+        assert found.padding_efficiency == plan.stats().padding_efficiency
+        assert found.companions == 2 * len(pairs) / 300
+        if not pairs:
+            assert math.isnan(found.recurrence)
+            assert found.diversity == 0
+            continue
+        assert found.recurrence == len(pairs & again) / len(pairs)
+        # A sample's rate: of its pairs of a companion now and one then, how many are the same.
+        rates = []
+        now, then = (
+            {i: set(b) for b in map(np.ndarray.tolist, e) for i in b} for e in (plan, following)
+        )
+        for sample in now.keys() & then.keys():
+            one, other = now[sample] - {sample}, then[sample] - {sample}
+            if one and other:
+                rates.append(len(one & other) / (len(one) * len(other)))
+        pool = 1 / np.mean(rates) if any(rates) else 300
+        assert found.diversity == pytest.approx(min(1, pool / 300))
+
+
+def test_diversity_is_the_share_of_the_samples_that_may_meet():
+    lengths = np.random.default_rng(3).integers(1, 400, 30_000)
+    found = {str(change): measured for change, measured in tune(lengths, token_budget=8000)}
+    for buckets in (1, 3, 6):
+        shuffled = found[str({"buckets": buckets, "composition": "shuffle"})]
+        assert shuffled.diversity == pytest.approx(1 / buckets, rel=0.1)
+    frozen = found[str({"buckets": 6, "composition": "frozen"})]
+    assert frozen.recurrence == 1
+    assert frozen.diversity < 0.01
+    windows = [
+        found[str({"buckets": 3, "composition": "window", "window": window})].diversity
+        for window in (64, 256, 1024, 4096)
+    ]
+    assert sorted(windows, reverse=True) == windows
+
+
+def test_of_many_samples_some_are_drawn_and_shares_stay(monkeypatch):
+    lengths = np.random.default_rng(4).integers(1, 400, 40_000)
+    all_of_them = [found for _, found in tune(lengths, token_budget=8000)]
+    monkeypatch.setattr(tune_module, "MOST_SAMPLES", 20_000)
+    some = [found for _, found in tune(lengths, token_budget=8000)]
+    for one, other in zip(all_of_them[5:9], some[5:9], strict=True):
+        assert other.padding_efficiency == pytest.approx(one.padding_efficiency, abs=0.01)
+        assert other.diversity == pytest.approx(one.diversity, rel=0.15)
+    again = [found for _, found in tune(lengths, token_budget=8000)]
+    assert again == some
+
+
+def test_what_is_searched_and_what_is_asked_for_are_all_options():
+    asked = {parameter.name for parameter in plan_parameters(without=SEARCHED)}
+    assert asked.isdisjoint(SEARCHED)
+    assert {*asked, *SEARCHED} == {parameter.name for parameter in plan_parameters()}
+    for change in CANDIDATES:
+        assert change.keys() <= set(SEARCHED)
+
+
+def test_options_that_are_wrong_for_all_are_an_error():
+    with pytest.raises(ValueError, match=r"^`token_budget` must be in \[1, 2\*\*63\), but is 0\.$"):
+        list(tune([1, 2], token_budget=0))
+
+
+# ---- what is recommended ----
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_the_front_is_what_nothing_beats(figures):
+    candidates = [candidate(*pair) for pair in figures]
+    for (real, diversity), front in zip(figures, on_front(candidates), strict=True):
+        beaten = any(
+            (r > real and d >= diversity) or (r >= real and d > diversity) for r, d in figures
+        )
+        assert front == (not beaten)
+
+
+def test_the_most_diverse_within_what_may_be_given_up_is_recommended():
+    candidates = [
+        candidate(0.5, 0.9),
+        candidate(0.985, 0.2),
+        candidate(0.991, 0.1),
+        candidate(0.995, 0.05),
+        candidate(1.0, 0.01),
+        candidate(0.999, 0.3, buckets=1),
+        candidate(0.999, 0.4, composition="frozen"),
+    ]
+    assert recommended(candidates) is candidates[2]
+    assert recommended(candidates, 0) is candidates[4]
+    assert recommended(candidates, 1.6) is candidates[1]
+    assert recommended(candidates, 100) is candidates[0]
+    option = "--buckets 6 --composition window --window 64"
+    assert "\n".join(reasons(candidates, candidates[2], 1000)) == (
+        f"Recommended: {option}. 99.1% of the tokens are real, and a sample's companions are drawn "
+        "from 100 samples, 10.0% of all.\n"
+        f"The least padding is that of {option}: 0.9 points more real tokens, but companions from "
+        "10 times fewer samples.\n"
+        f"Companions from 2 times more samples, with {option}, would cost 0.6 points."
+    )
+    assert len(list(reasons(candidates[4:], candidates[4], 1000))) == 1
+
+
+@pytest.mark.parametrize("give_up", [-0.1, 100.1, math.nan])
+def test_what_may_be_given_up_is_a_percentage(give_up):
+    with pytest.raises(ValueError, match=rf"^`give_up` must be in \[0, 100\], but is {give_up}\.$"):
+        recommended([candidate(1, 1)], give_up)
+
+
+# ---- the command ----
+
+
+def test_the_table_has_a_row_for_each_candidate_from_most_padding_to_least(capsys, npy):
+    assert run(["tune", npy, *FLAGS]) == 0
+    table, meanings, why = capsys.readouterr().out.rstrip().split("\n\n")
+    header, *rows = [re.split(" {2,}", line) for line in table.splitlines()]
+    assert header == ["composition", "buckets", "real", "diversity", "companions", "front"]
+    assert len(rows) == len(CANDIDATES)
+    real = [float(row[2].rstrip("%")) for row in rows]
+    assert sorted(real) == real
+    found = [found for _, found in tune(LENGTHS, token_budget=2000, max_batch_size=64)]
+    assert [row[5] for row in rows].count("*") == sum(on_front(found))
+    for row in rows:
+        assert int(row[4].replace(",", "")) == pytest.approx(
+            float(row[3].rstrip("%")) / 100 * len(LENGTHS), abs=0.05 * len(LENGTHS) / 100 + 1
+        )
+    assert [line.split()[0] for line in meanings.splitlines()] == header[2:]
+    assert why.startswith("Recommended: --buckets ")
+
+
+def test_json_has_the_same_and_nothing_else(capsys, npy):
+    assert run(["tune", npy, *FLAGS, "--give-up", "5", "--json"]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    found = [found for _, found in tune(LENGTHS, token_budget=2000, max_batch_size=64)]
+    choice = recommended(found, 5)
+    assert err == ""
+    assert told["recommended"] == choice.options
+    assert told["reasons"] == list(reasons(found, choice, len(LENGTHS)))
+    assert (told["samples"], told["planned_samples"], told["left_out"]) == (3000, 3000, [])
+    assert [row["options"] for row in told["candidates"]] == list(CANDIDATES)
+    for row, one, front in zip(told["candidates"], found, on_front(found), strict=True):
+        assert row["padding_efficiency"] == one.padding_efficiency
+        assert row["diversity"] == one.diversity
+        assert row["front"] == front
+
+
+def test_that_samples_were_drawn_is_said(capsys, npy, monkeypatch):
+    for module in ("evenstride.tune", "evenstride.commands"):
+        monkeypatch.setattr(f"{module}.MOST_SAMPLES", 2000)
+    assert run(["tune", npy, *FLAGS]) == 0
+    assert "\n\nPlanned with 2,000 samples, drawn from 3,000.\n\n" in capsys.readouterr().out
+
+
+def test_a_candidate_that_cannot_be_had_is_left_out_with_its_reason(capsys, npy, monkeypatch):
+    impossible = {"order": "mixed", "composition": "window"}
+    monkeypatch.setattr(tune_module, "CANDIDATES", (*CANDIDATES[:6], impossible))
+    assert run(["tune", npy, *FLAGS]) == 0
+    assert (
+        "\n\nWithout --order mixed --composition window: --composition must be 'shuffle' for "
+        "--order mixed, but is 'window'.\n\n"
+    ) in capsys.readouterr().out
+    assert run(["tune", npy, *FLAGS, "--json"]) == 0
+    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    assert [item["options"] for item in left_out] == [impossible]
+
+
+def test_lengths_that_are_all_alike_have_something_to_recommend(capsys, tmp_path):
+    path = tmp_path / "lengths.txt"
+    path.write_text("10\n" * 50)
+    assert run(["tune", str(path), "--token-budget", "10"]) == 0
+    assert "Recommended: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("give_up", ["-0.5", "100.5"])
+def test_what_may_be_given_up_is_checked_before_the_search(capsys, npy, give_up):
+    assert fails(capsys, "tune", npy, *FLAGS, "--give-up", give_up).startswith(
+        "Invalid value for '--give-up': "
+    )
+
+
+def test_without_matplotlib_pictures_say_how_to_install_it(npy, tmp_path):
+    for name in ("tune", "compare"):
+        picture = str(tmp_path / "picture.png")
+        done = command_without({"matplotlib"}, [name, npy, *FLAGS, "--plot", picture])
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            "evenstride: Pictures need matplotlib: pip install 'evenstride[plot]'.\n"
+        )
+
+
+def test_no_line_of_the_table_is_wider_than_the_terminal(npy):
+    narrow = command("tune", npy, *FLAGS, COLUMNS="60").stdout
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert sorted(set(command("tune", npy, *FLAGS).stdout.split())) == sorted(set(narrow.split()))
