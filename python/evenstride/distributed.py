@@ -38,7 +38,7 @@ def check_same_plan(
     ------
     ValueError
         If the number of ranks is not that of the group, two processes claim the same rank, or
-        anything else differs: with the field, the ranks, and their values.
+        anything else differs: with the field, the ranks in the group, and their values.
 
     Examples
     --------
@@ -52,18 +52,18 @@ def check_same_plan(
     facts: list[Any] = [None] * distributed.get_world_size(group)
     distributed.all_gather_object(facts, _facts(sampler), group=group)
     _check_ranks(facts)
-    for name in sorted({name for one in facts for name in one}, key=_importance):
+    for name in sorted({name for one in facts for name in one} - {"rank"}, key=_importance):
         _check_same(name, [one.get(name) for one in facts])
 
 
 def _facts(sampler: BucketBatchSampler) -> dict[str, Any]:
-    state = sampler.state_dict()
-    facts = {**state, **json.loads(state.pop("options")), "fault": None}
-    del facts["options"]
+    facts: dict[str, Any] = {}
     try:
+        state = sampler.state_dict()
+        facts |= json.loads(state.pop("options")) | state
         facts["rank"] = sampler.next_pass()[1]
-    except ValueError as error:  # All ranks must hear of it, not only the one that is out of range.
-        facts["fault"] = str(error)
+    except ValueError as error:
+        facts["fault"] = str(error)  # For all ranks, which would wait for this one otherwise.
     return facts
 
 
@@ -75,7 +75,7 @@ def _importance(name: str) -> tuple[int, str]:
 
 
 def _check_ranks(facts: list[dict[str, Any]]) -> None:
-    replicas = [one["num_replicas"] for one in facts]
+    replicas = [one.get("num_replicas", len(facts)) for one in facts]
     if any(number != len(facts) for number in replicas):
         msg = (
             f"`num_replicas` must be the number of ranks of the group, {len(facts)}, but is "
@@ -83,10 +83,10 @@ def _check_ranks(facts: list[dict[str, Any]]) -> None:
         )
         raise ValueError(msg)
     for number, one in enumerate(facts):
-        if one["fault"] is not None:
+        if "fault" in one:
             msg = f"Rank {number} cannot take part: {one['fault']}"
             raise ValueError(msg)
-    ranks = [one.pop("rank") for one in facts]
+    ranks = [one["rank"] for one in facts]
     twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
     if twice is not None:
         claiming = [number for number, rank in enumerate(ranks) if rank == twice]

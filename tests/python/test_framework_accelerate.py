@@ -9,7 +9,7 @@ import pytest
 
 import evenstride as es
 from framework_job import TOKEN_BUDGET, new_lengths
-from framework_support import added_lines, check_epochs, documented, run_ranks, steps_of
+from framework_support import added_lines, check_epochs, documented, parts, run_ranks, steps_of
 
 pytest.importorskip("accelerate")
 PAGE = "frameworks/accelerate.md"
@@ -21,27 +21,12 @@ import shutil
 from pathlib import Path
 
 os.environ["ACCELERATE_USE_CPU"] = "true"
-from framework_job import Model, new_collator, new_dataset
-
-FOLDER = Path(os.environ["EVENSTRIDE_RECORD"])
 RANK = int(os.environ["RANK"])
 
 
-class KeepingModel(Model):
-    count = 0
-
-    def forward(self, **batch):
-        self.count += 1
-        if self.count == {KEPT_AT} and RANK == 0 and Path("checkpoint").exists():
-            shutil.copytree("checkpoint", "kept")
-        return super().forward(**batch)
-
-
-def begin(part):
-    (FOLDER / part).mkdir(exist_ok=True)
-    os.environ["EVENSTRIDE_RECORD"] = str(FOLDER / part)
-    os.chdir(FOLDER / part)
-    return {{"model": KeepingModel(), "dataset": new_dataset(), "collate": new_collator()}}
+def keep(step):
+    if step == {KEPT_AT} and RANK == 0 and Path("checkpoint").exists():
+        shutil.copytree("checkpoint", "kept")
 """
 
 MODES = [
@@ -65,7 +50,7 @@ from accelerate.utils import DataLoaderConfiguration
 from torch.utils.data import DataLoader
 
 import evenstride as es
-from framework_job import TOKEN_BUDGET
+from framework_job import TOKEN_BUDGET, new_collator, new_dataset
 
 DATASET, COLLATE = new_dataset(), new_collator()
 
@@ -140,7 +125,6 @@ def refused(mode, **options):
     return message(lambda: es.accelerate.prepare(accelerator, loader))
 
 
-begin("trials")
 workers, stateful = {{"num_workers": 2}}, {{"use_stateful_dataloader": True}}
 uneven, dispatching = {{"even_batches": False}}, {{"dispatch_batches": True}}
 print(json.dumps({{
@@ -165,22 +149,18 @@ print(json.dumps({{
 """
 
 
-def run_documented(*parts):
-    return "".join(f"\nexec({documented(PAGE, part)!r}, begin({part!r}))\n" for part in parts)
-
-
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """The page's code and all trials, in one job: its folder, and what each rank found."""
+    """Run the page's code and all trials; return the folder, and what each rank found."""
     folder = tmp_path_factory.mktemp("accelerate")
-    script = PRELUDE + run_documented("before", "after", "resume") + TRIALS
+    script = PRELUDE + parts(PAGE, "before", "after", "resume", at_step="keep") + TRIALS
     printed = run_ranks(script, folder)
     return folder, [json.loads(text.splitlines()[-1]) for text in printed]
 
 
 @pytest.fixture(scope="module")
 def wanted():
-    """The batches of each rank in each epoch."""
+    """Return the batches of each rank in each epoch."""
     plans = [
         es.plan_epoch(new_lengths(), epoch=epoch, token_budget=TOKEN_BUDGET, num_replicas=2)
         for epoch in range(3)
@@ -207,7 +187,7 @@ def test_a_run_resumes_in_new_processes_as_if_it_had_never_stopped(job, tmp_path
     folder, _ = job
     (tmp_path / "resume").mkdir()
     shutil.copytree(folder / "resume" / "kept", tmp_path / "resume" / "checkpoint")
-    run_ranks(PRELUDE + run_documented("resume"), tmp_path)
+    run_ranks(PRELUDE + parts(PAGE, "resume"), tmp_path)
     for rank in range(2):
         whole = steps_of(folder / "resume", rank)
         rest = steps_of(tmp_path / "resume", rank)
@@ -250,12 +230,17 @@ def test_batches_are_skipped_by_accelerate_or_by_a_state_but_not_by_both(job, wa
 
 def test_options_that_do_not_fit_are_refused(job):
     for found in job[1]:
-        assert found["refused"] == [
+        dispatched, split, alone = found["refused"]
+        assert dispatched == (
             "ValueError: `dispatch_batches` of the Accelerator must be None or False, but is True: "
             "processes read their own batches, which differ in size and so cannot be one that is "
-            "split.",
+            "split."
+        )
+        assert split == (
             "ValueError: `split_batches` of the Accelerator must be False, but is True: the "
-            "sampler's `token_budget` is that of each process, whose batches are whole.",
+            "sampler's `token_budget` is that of each process, whose batches are whole."
+        )
+        assert alone == (
             "ValueError: `num_replicas` of the sampler must be the number of processes that share "
-            "out the data, 2, but is 1.",
-        ]
+            "out the data, 2, but is 1."
+        )

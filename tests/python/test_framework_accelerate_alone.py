@@ -18,7 +18,7 @@ accelerate = pytest.importorskip("accelerate")
 
 @pytest.fixture(autouse=True)
 def accelerator(monkeypatch):
-    """An accelerator for the CPU, which leaves nothing behind: its state is that of the process."""
+    """Return one for the CPU, and remove what it leaves behind: the process has one state."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     yield accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
@@ -90,13 +90,16 @@ def test_the_position_is_that_of_the_loop_and_in_the_plain_way_one_ahead(acceler
             assert sampler.state_dict(consumed=consumed)["step"] == consumed
 
 
-def test_a_state_that_is_loaded_amid_a_loop_stands(accelerator, full):
+@pytest.mark.parametrize("last", [2, 7])
+def test_a_state_that_is_loaded_amid_a_loop_stands(accelerator, full, last):
     sampler = sampler_of_8_steps()
     loader = es.accelerate.prepare(accelerator, loader_over(sampler))
     for step, _ in enumerate(loader):
-        if step == 2:
+        if step == last:
             sampler.load_state_dict({**sampler.state_dict(), "epoch": 2, "step": 6})
-            break
+            if step < 7:
+                break
+    assert sampler.state_dict()["step"] == 6
     assert list(loader) == full[2][6:]
 
 
@@ -152,9 +155,7 @@ def test_a_native_loader_tells_when_an_epoch_ends(accelerator, in_order):
         if in_order:
             assert seen == [batch[0] for batch in sampler.plan]
         assert [step for step, sync in enumerate(syncs, 1) if sync] == [4, 8, 10]
-    state = None
-    for batch in islice(prepared, 3):
-        state = prepared.state_dict()
+    *_, state = [prepared.state_dict() for _ in islice(prepared, 3)]
     assert state["sampler"]["step"] + len(state["taken"]) == 3
     # Prepared in the plain way it stays as it is, and an accelerator does not see it end.
     assert accelerator.prepare(loader) is loader
