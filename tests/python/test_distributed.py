@@ -72,19 +72,18 @@ def test_ranks_that_plan_the_same_pass(found, name):
     assert [one.get(name) for one in found] == [None] * 3
 
 
+SAME = "must be the same on all ranks, but is"
 DIFFERENCES = {
-    "lengths": "`lengths` must be the same on all ranks, but is '12:32494fc70c3c2a0b' on ranks 0, 2 "
-    "and '11:9baa6a06ece84651' on rank 1.",
-    "token_budget": "`token_budget` must be the same on all ranks, but is 10 on rank 0 and 9 on "
-    "ranks 1, 2.",
-    "buckets": "`buckets` must be the same on all ranks, but is [4] on ranks 0, 1 and [4, 7] on "
-    "rank 2.",
-    "seed": "`seed` must be the same on all ranks, but is 0 on rank 0, 1 on rank 1 and 2 on rank 2.",
+    "lengths": f"`lengths` {SAME} '12:32494fc70c3c2a0b' on ranks 0, 2 and '11:9baa6a06ece84651' on "
+    "rank 1.",
+    "token_budget": f"`token_budget` {SAME} 10 on rank 0 and 9 on ranks 1, 2.",
+    "buckets": f"`buckets` {SAME} [4] on ranks 0, 1 and [4, 7] on rank 2.",
+    "seed": f"`seed` {SAME} 0 on rank 0, 1 on rank 1 and 2 on rank 2.",
     "steps_per_epoch": "Rank 2 cannot take part: `steps_per_epoch` must be in [4, 4], but is 3.",
-    "epoch": "`epoch` must be the same on all ranks, but is 4 on ranks 0, 1 and 5 on rank 2.",
-    "step": "`step` must be the same on all ranks, but is 0 on ranks 0, 2 and 1 on rank 1.",
-    "num_replicas": "`num_replicas` must be the number of ranks of the group, 3, but is 3 on rank 0 "
-    "and 4 on ranks 1, 2.",
+    "epoch": f"`epoch` {SAME} 4 on ranks 0, 1 and 5 on rank 2.",
+    "step": f"`step` {SAME} 0 on ranks 0, 2 and 1 on rank 1.",
+    "num_replicas": "`num_replicas` must be the number of ranks of the group, 3, but is 3 on rank "
+    "0 and 4 on ranks 1, 2.",
     "same rank": "`rank` must be another one in each process of the group, but is 1 in processes "
     "1, 2.",
     "out of range": "Rank 1 cannot take part: `rank` must be in [0, num_replicas = 3), but is 3.",
@@ -97,7 +96,7 @@ def test_every_rank_hears_what_differs(found, name):
 
 
 def test_a_group_of_some_processes_is_checked_by_itself(found):
-    message = "`seed` must be the same on all ranks, but is 0 on rank 0 and 2 on rank 1."
+    message = f"`seed` {SAME} 0 on rank 0 and 2 on rank 1."
     assert [one.get("pair that differs") for one in found] == [message, None, message]
 
 

@@ -41,11 +41,7 @@ def job(tmp_path_factory):
 
 def test_three_lines_are_new():
     added = added_lines(documented(PAGE, "before"), documented(PAGE, "after"))
-    assert [line.split("=")[0].strip() for line in added] == [
-        "import evenstride as es",
-        "sampler",
-        "dataset, batch_sampler",
-    ]
+    assert [line.split(" ")[0] for line in added] == ["import", "sampler", "loader"]
 
 
 def test_two_ranks_train_on_every_sample_once_in_equally_many_steps(job):
@@ -85,3 +81,17 @@ def test_a_state_goes_on_in_its_epoch_and_after_it_in_the_next(workers, epoch, s
     assert list(resumed) == whole[here:end]
     assert list(resumed) == whole[end : end + 8]
     assert len(resumed) == 8
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:'set_vital' is deprecated")
+def test_a_state_before_the_first_batch_begins_the_pass_in_workers():
+    sampler = es.BucketBatchSampler([7] * 8, token_budget=8)
+    epochs = [list(sampler) for _ in range(4)]
+    for workers, wanted in [(0, [2, 3]), (1, [0, 2])]:
+        sampler = es.BucketBatchSampler([7] * 8, token_budget=8)
+        loader = StatefulDataLoader(
+            range(8), batch_sampler=sampler, collate_fn=list, num_workers=workers
+        )
+        loader.state_dict()
+        sampler.set_epoch(2)
+        assert [epochs.index(list(loader)) for _ in range(2)] == wanted
