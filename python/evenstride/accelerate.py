@@ -23,7 +23,7 @@ except ImportError as error:
     raise ImportError(_MESSAGE) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import torch
     from accelerate import Accelerator
@@ -33,7 +33,9 @@ __all__ = ["prepare"]
 _OF_BATCHES = {"self", "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}
 
 
-def prepare(accelerator: Accelerator, *objects: Any, **options: Any) -> Any:
+def prepare(
+    accelerator: Accelerator, *objects: Any, device_placement: Sequence[bool] | None = None
+) -> Any:
     """Prepare models, optimizers, loaders and schedulers, as ``accelerator.prepare`` does.
 
     A ``DataLoader`` over a :class:`BucketBatchSampler`, and a :class:`Loader`, give each process
@@ -54,8 +56,9 @@ def prepare(accelerator: Accelerator, *objects: Any, **options: Any) -> Any:
         stateful.
     *objects
         What ``accelerator.prepare`` takes.
-    **options
-        Further arguments of ``accelerator.prepare``.
+    device_placement : sequence of bool, optional
+        For each of `objects`, whether it is moved to the device, or batches of it are. By default
+        as the accelerator says.
 
     Returns
     -------
@@ -67,7 +70,8 @@ def prepare(accelerator: Accelerator, *objects: Any, **options: Any) -> Any:
     TypeError
         If `accelerator` is none.
     ValueError
-        If one of its options, or the number of ranks of a sampler, is not as it must be.
+        If one of its options, the number of ranks of a sampler, or the number of values of
+        `device_placement` is not as it must be.
 
     Examples
     --------
@@ -88,27 +92,36 @@ def prepare(accelerator: Accelerator, *objects: Any, **options: Any) -> Any:
     if not hasattr(accelerator, "prepare_data_loader"):
         msg = f"`accelerator` must be an Accelerator, but is a {type(accelerator).__name__}."
         raise TypeError(msg)
-    return accelerator.prepare(*(_prepared(accelerator, one) for one in objects), **options)
+    placed = [accelerator.device_placement] * len(objects)
+    if device_placement is not None:
+        placed = list(device_placement)
+    if len(placed) != len(objects):
+        msg = (
+            f"`device_placement` must have a value for each of the {len(objects)} objects, but has "
+            f"{len(placed)}."
+        )
+        raise ValueError(msg)
+    prepared = [
+        _prepared(accelerator, one, accelerator.device if is_placed else None)
+        for one, is_placed in zip(objects, placed, strict=True)
+    ]
+    return accelerator.prepare(*prepared, device_placement=device_placement)
 
 
-def _prepared(accelerator: Accelerator, one: Any) -> Any:
+def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -> Any:
     """Return the loader that is iterated over, which Accelerate takes as it is; or `one` itself."""
     if isinstance(one, (PreparedDataLoader, PreparedLoader)):
         return one
     if isinstance(one, Loader):
         _check(accelerator, one.sampler)
-        return PreparedLoader(one, _device(accelerator))
+        return PreparedLoader(one, device)
     sampler = getattr(one, "batch_sampler", None)
     if not isinstance(one, DataLoader) or not isinstance(sampler, BucketBatchSampler):
         return one
     _check(accelerator, sampler)
-    loader = PreparedDataLoader(one, sampler, accelerator, _device(accelerator))
+    loader = PreparedDataLoader(one, sampler, accelerator, device)
     loader._is_accelerate_prepared = True  # noqa: SLF001 - Its way to leave a loader alone.
     return loader
-
-
-def _device(accelerator: Accelerator) -> torch.device | None:
-    return accelerator.device if accelerator.device_placement else None
 
 
 def _check(accelerator: Accelerator, sampler: BucketBatchSampler) -> None:

@@ -161,6 +161,19 @@ def test_a_native_loader_tells_when_an_epoch_ends(accelerator, in_order):
     assert accelerator.prepare(loader) is loader
 
 
+def test_batches_are_moved_to_the_device_unless_told_not_to(accelerator):
+    one, other = (loader_over(sampler_of_8_steps()) for _ in range(2))
+    for placement, devices in [
+        (None, [accelerator.device] * 2),
+        ([False, True], [None, accelerator.device]),
+    ]:
+        prepared = es.accelerate.prepare(accelerator, one, other, device_placement=placement)
+        assert [loader.device for loader in prepared] == devices
+    message = r"^`device_placement` must have a value for each of the 2 objects, but has 1\.$"
+    with pytest.raises(ValueError, match=message):
+        es.accelerate.prepare(accelerator, one, other, device_placement=[True])
+
+
 def test_what_is_no_accelerator_is_refused():
     message = r"^`accelerator` must be an Accelerator, but is a DataLoader\.$"
     with pytest.raises(TypeError, match=message):
