@@ -82,7 +82,7 @@ class Part:
         self.at_step = at_step
 
     def run(self, code):
-        """Run code from the documentation, with what it takes for granted."""
+        """Run code from the documentation, with what it takes for granted; return its names."""
         self.path.mkdir(exist_ok=True)
         os.environ["EVENSTRIDE_RECORD"] = str(self.path)
         os.chdir(self.path)
@@ -92,6 +92,7 @@ class Part:
             model.register_forward_pre_hook(lambda *_: self.at_step(next(numbers)))
         names = {"model": model, "dataset": new_dataset(), "collate": new_collator()}
         exec(code, names)  # noqa: S102 - Of our own pages.
+        return names
 
 
 def share_process_group():

@@ -36,8 +36,14 @@ def documented(page, name):
 
 
 def parts(page, *names, at_step=None):
-    """Return a script's lines that run blocks of a page, each in a folder of its name."""
-    runs = (f"Part({name!r}, at_step={at_step}).run({documented(page, name)!r})" for name in names)
+    """Return the lines of a script that run blocks of a page, each in a folder of its name.
+
+    The names that a block leaves behind are in a dict of the block's name.
+    """
+    runs = (
+        f"{name} = Part({name!r}, at_step={at_step}).run({documented(page, name)!r})"
+        for name in names
+    )
     return "\n".join(["from framework_job import Part", *runs, ""])
 
 

@@ -127,7 +127,9 @@ def refused(mode, **options):
 
 workers, stateful = {{"num_workers": 2}}, {{"use_stateful_dataloader": True}}
 uneven, dispatching = {{"even_batches": False}}, {{"dispatch_batches": True}}
+scheduler = schedule["scheduler"].scheduler
 print(json.dumps({{
+    "schedule": [scheduler.get_last_lr(), scheduler.last_epoch, scheduler.total_iters],
     "trials": [trial(number, mode) for number, mode in enumerate({MODES!r})],
     "plain": [
         plainly(mode)
@@ -153,7 +155,7 @@ print(json.dumps({{
 def job(tmp_path_factory):
     """Run the page's code and all trials; return the folder, and what each rank found."""
     folder = tmp_path_factory.mktemp("accelerate")
-    script = PRELUDE + parts(PAGE, "before", "after", "resume", at_step="keep") + TRIALS
+    script = PRELUDE + parts(PAGE, "before", "after", "resume", "schedule", at_step="keep") + TRIALS
     printed = run_ranks(script, folder)
     return folder, [json.loads(text.splitlines()[-1]) for text in printed]
 
@@ -181,6 +183,14 @@ def test_two_processes_train_on_every_sample_once_in_equally_many_steps(job, wan
     for part in ("after", "resume"):
         for rank, steps in enumerate(check_epochs(folder / part)):
             assert [step.indices for step in steps] == wanted[rank][0] + wanted[rank][1]
+
+
+def test_a_schedule_ends_with_the_run(job, wanted):
+    for rank, found in enumerate(job[1]):
+        optimizer_steps = sum(-(-len(epoch) // 4) for epoch in wanted[rank][:2])
+        rates, made, planned = found["schedule"]
+        assert rates == [pytest.approx(0.001)]
+        assert made == planned == 2 * optimizer_steps
 
 
 def test_a_run_resumes_in_new_processes_as_if_it_had_never_stopped(job, tmp_path):
