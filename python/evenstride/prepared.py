@@ -29,8 +29,8 @@ def check_pass(sampler: BucketBatchSampler) -> None:
 
     """
     for _, asking in _running_methods():
-        kind = type(asking).__name__
-        if kind in {"BatchSamplerShard", "DataLoaderDispatcher"}:
+        module = sys.modules[_MODULE]
+        if isinstance(asking, (module.BatchSamplerShard, module.DataLoaderDispatcher)):
             num_replicas = sampler.next_pass()[0].num_replicas
             if num_replicas > 1:
                 msg = (
@@ -40,7 +40,7 @@ def check_pass(sampler: BucketBatchSampler) -> None:
                     "a second time."
                 )
                 raise RuntimeError(msg)
-        elif kind == "SkipBatchSampler" and asking.skip_batches > 0:
+        elif isinstance(asking, module.SkipBatchSampler) and asking.skip_batches > 0:
             start = sampler.next_pass()[2]
             if start > 0:
                 msg = (
