@@ -156,6 +156,11 @@ class Loader:
         _loaders.add(self)
 
     @property
+    def sampler(self) -> BucketBatchSampler:
+        """Whose batches are made."""
+        return self._sampler
+
+    @property
     def num_targets(self) -> int:
         """How many consumers there are."""
         return self._options.num_targets

@@ -11,10 +11,11 @@ from torch.utils.data import Sampler
 from evenstride import _core
 from evenstride.cursor import Cursor
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
-from evenstride.options import PlanOptions, as_count, as_integer, as_num_threads, as_uint64
+from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
 from evenstride.planner import make_plan
+from evenstride.prepared import check_pass, is_counting
 from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
-from evenstride.state import STATE_VERSION, check_state
+from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -261,10 +262,11 @@ class BucketBatchSampler(Sampler[list[int]]):
         """Make the next pass all of `epoch`, in ``[0, 2**64)``.
 
         A position that was loaded in this very epoch is kept: the loop that a run resumes in calls
-        this as always.
+        this as always. It changes nothing when Accelerate calls it by itself at the start of a
+        pass, with a count of its own.
         """
         epoch = as_uint64("epoch", epoch)
-        if self._next is None or self._next[0] != epoch:
+        if (self._next is None or self._next[0] != epoch) and not is_counting():
             self._next = epoch, 0
             self._cursor = Cursor(epoch, 0, 0)
 
@@ -275,6 +277,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         epoch that :meth:`set_epoch` asked for, else of the current one if no pass of it has
         finished, else of the next. Until then nothing changes.
         """
+        check_pass(self)
         return self._batches()
 
     @property
@@ -333,19 +336,10 @@ class BucketBatchSampler(Sampler[list[int]]):
 
         """
         num_replicas, settlement = self._settle()
-        if consumed is None:
-            step = self._cursor.step
-        else:
-            left = settlement.steps - self._cursor.began
-            taken = as_integer("consumed", consumed)
-            if not 0 <= taken <= left:
-                msg = f"`consumed` must be in [0, {left}], the batches of the pass, but is {taken}."
-                raise ValueError(msg)
-            step = self._cursor.began + taken
         return {
             "version": STATE_VERSION,
             "epoch": self._cursor.epoch,
-            "step": step,
+            "step": step_after(self._cursor, consumed, settlement.steps),
             "seed": self.options.seed,
             "num_replicas": num_replicas,
             "steps_per_epoch": settlement.steps,

@@ -9,8 +9,22 @@ from evenstride.options import as_integer, as_uint64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import SupportsIndex
+
+    from evenstride.cursor import Cursor
 
 STATE_VERSION = 1
+
+
+def step_after(cursor: Cursor, consumed: SupportsIndex | None, steps: int) -> int:
+    """Return the step that follows `consumed` batches of a pass; by default, those handed out."""
+    if consumed is None:
+        return cursor.step
+    left, taken = steps - cursor.began, as_integer("consumed", consumed)
+    if not 0 <= taken <= left:
+        msg = f"`consumed` must be in [0, {left}], the batches of the pass, but is {taken}."
+        raise ValueError(msg)
+    return cursor.began + taken
 
 
 def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, int]:

@@ -6,13 +6,14 @@ its model writes down, at each step of training, which samples it got and what t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 
 import evenstride as es
@@ -66,3 +67,40 @@ def record(indices, loss):
     path = Path(os.environ["EVENSTRIDE_RECORD"]) / f"rank-{rank}.jsonl"
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps([indices, loss]) + "\n")
+
+
+class Part:
+    """A part of a job, with a folder of its own to record and to work in.
+
+    `at_step` is called with the number of each step of training, from 1, before it is made.
+    """
+
+    folder = Path(os.environ.get("EVENSTRIDE_RECORD", "."))
+
+    def __init__(self, name, at_step=None):
+        self.path = self.folder / name
+        self.at_step = at_step
+
+    def run(self, code):
+        """Run code from the documentation, with what it takes for granted; return its names."""
+        self.path.mkdir(exist_ok=True)
+        os.environ["EVENSTRIDE_RECORD"] = str(self.path)
+        os.chdir(self.path)
+        model = Model()
+        if self.at_step is not None:
+            numbers = itertools.count(1)
+            model.register_forward_pre_hook(lambda *_: self.at_step(next(numbers)))
+        names = {"model": model, "dataset": new_dataset(), "collate": new_collator()}
+        exec(code, names)  # noqa: S102 - Of our own pages.
+        return names
+
+
+def share_process_group():
+    """Let all parts of a job have one process group; return the function that ends it.
+
+    The store that a launcher offers knows of one, once.
+    """
+    initialise, destroy = distributed.init_process_group, distributed.destroy_process_group
+    distributed.init_process_group = lambda *of: distributed.is_initialized() or initialise(*of)
+    distributed.destroy_process_group = lambda: None
+    return destroy

@@ -35,6 +35,18 @@ def documented(page, name):
     return found[0]
 
 
+def parts(page, *names, at_step=None):
+    """Return the lines of a script that run blocks of a page, each in a folder of its name.
+
+    The names that a block leaves behind are in a dict of the block's name.
+    """
+    runs = (
+        f"{name} = Part({name!r}, at_step={at_step}).run({documented(page, name)!r})"
+        for name in names
+    )
+    return "\n".join(["from framework_job import Part", *runs, ""])
+
+
 def added_lines(before, after):
     """Return the lines of `after` that `before` does not have, in order."""
     lines = difflib.ndiff(before.splitlines(), after.splitlines())
@@ -113,3 +125,39 @@ def check_epochs(folder, *, num_ranks=2, epochs=2):
     for one, other in pairwise(of_epochs):
         assert one != other
     return ranks
+
+
+def start_torchrun(script, folder, *, num_ranks=2):
+    """Start a script with ``torchrun`` on several ranks of this machine; return its process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "job.py"
+    path.write_text(script, encoding="utf-8")
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", str(num_ranks), str(path)),
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+            "EVENSTRIDE_RECORD": str(folder),
+            "OMP_NUM_THREADS": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_torchrun(script, folder, *, num_ranks=2, timeout=100):
+    """Run a script with ``torchrun``, and return what was printed; fail where a rank does."""
+    process = start_torchrun(script, folder, num_ranks=num_ranks)
+    try:
+        printed = process.communicate(timeout=timeout)[0]
+    finally:
+        if process.poll() is None:
+            process.terminate()  # Which ends its ranks too.
+            process.communicate()
+    assert process.returncode == 0, printed
+    return printed
