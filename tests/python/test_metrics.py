@@ -27,7 +27,9 @@ def moments_of(values):
 
 def share_of(groups):
     """Variance of the means of groups, weighted, over the variance of all values."""
-    groups = [np.array([v for v in group if v is not None and math.isfinite(v)]) for group in groups]
+    groups = [
+        np.array([v for v in group if v is not None and math.isfinite(v)]) for group in groups
+    ]
     every = np.concatenate(groups)
     if len(every) == 0 or every.var() == 0:
         return math.nan
@@ -35,9 +37,9 @@ def share_of(groups):
     return means.var() / every.var()
 
 
-def check(figures, plan, rank, steps, losses, norms, seconds):
-    """The contract, over all of these steps at once."""
-    lengths = plan.lengths
+def check(figures, run, steps, values):
+    """Compare figures with the contract, over all of these steps at once."""
+    plan, rank = run["plan"], run["rank"]
     bucket_of = [plan.buckets[step * plan.num_replicas + rank] for step in steps]
     assert figures.edges == tuple(plan.edges.tolist())
     for bucket, found in enumerate(figures.buckets):
@@ -46,18 +48,18 @@ def check(figures, plan, rank, steps, losses, norms, seconds):
         for prefix, ranks in (("", [rank]), ("global_", range(plan.num_replicas))):
             batches = [steps[i] * plan.num_replicas + r for i in mine for r in ranks]
             samples = [len(plan[batch]) for batch in batches]
-            tokens = sum(int(lengths[plan[batch]].sum()) for batch in batches)
+            tokens = sum(int(run["lengths"][plan[batch]].sum()) for batch in batches)
             padded = sum(int(plan.widths[b]) * n for b, n in zip(batches, samples, strict=True))
             wanted = [sum(samples), tokens, padded]
             assert [getattr(found, prefix + name) for name in COUNTS] == wanted
-        for name, values in (("loss", losses), ("grad_norm", norms), ("seconds", seconds)):
+        for name in values:
             one = getattr(found, name)
             result = one.count, one.mean, one.variance, one.nonfinite
-            wanted = moments_of([values[place] for place in mine])
+            wanted = moments_of([values[name][place] for place in mine])
             assert result == pytest.approx(wanted, rel=1e-9, abs=1e-9, nan_ok=True)
-    for name, values in (("loss", losses), ("grad_norm", norms)):
+    for name in ("loss", "grad_norm"):
         groups = [
-            [value for value, label in zip(values, bucket_of, strict=True) if label == bucket]
+            [value for value, label in zip(values[name], bucket_of, strict=True) if label == bucket]
             for bucket in range(len(figures.buckets))
         ]
         result = figures.between_bucket_share(name)
@@ -84,15 +86,19 @@ def runs(draw):
     num_replicas = draw(st.integers(1, 3))
     lengths = np.array(draw(st.lists(st.integers(0, 30), min_size=6, max_size=60)))
     plan = es.plan_epoch(
-        lengths, token_budget=40, buckets=[8, 20], num_replicas=num_replicas, seed=draw(st.integers(0, 9))
+        lengths,
+        token_budget=40,
+        buckets=[8, 20],
+        num_replicas=num_replicas,
+        seed=draw(st.integers(0, 9)),
     )
-    plan.lengths = lengths
     accumulation_steps = draw(st.integers(1, 4))
     start = draw(st.integers(0, plan.num_steps - 1))
     steps = list(range(start, plan.num_steps))
     values = st.lists(VALUES, min_size=len(steps), max_size=len(steps))
     seconds = [place / 16 for place in range(len(steps))]
     return {
+        "lengths": lengths,
         "plan": plan,
         "rank": draw(st.integers(0, num_replicas - 1)),
         "accumulation_steps": accumulation_steps,
@@ -125,10 +131,11 @@ def test_matches_its_definition(run):
         ),
     )
     known = spread(run["steps"], run["norms"], run["accumulation_steps"])
-    plan, rank = run["plan"], run["rank"]
-    values = [run["steps"], run["losses"], known, run["seconds"]]
-    check(meter.figures("epoch"), plan, rank, *values)
-    check(meter.figures("window"), plan, rank, *(v[-run["window"] :] for v in values))
+    values = {"loss": run["losses"], "grad_norm": known, "seconds": run["seconds"]}
+    check(meter.figures("epoch"), run, run["steps"], values)
+    last = slice(-run["window"], None)
+    values = {name: column[last] for name, column in values.items()}
+    check(meter.figures("window"), run, run["steps"][last], values)
 
 
 @given(st.lists(st.lists(st.floats(-1e100, 1e100), max_size=8), max_size=6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from evenstride._tables import aligned, count, percent
 from evenstride.metrics.moments import Moments, between_share
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BucketFigures", "MeterFigures"]
 
+Measure: TypeAlias = Literal["grad_norm", "loss"]
+
 _DIGITS = 4
+_MEASURES: dict[Measure, str] = {"grad_norm": "gradient norms", "loss": "losses"}
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class BucketFigures:
         yield "grad_norm", self.grad_norm.mean
         yield "seconds_per_step", self.seconds.mean
         yield "tokens_per_second", self.tokens_per_second
-        for name in ("loss", "grad_norm"):
+        for name in _MEASURES:
             yield f"{name}_nonfinite", getattr(self, name).nonfinite or math.nan
 
 
@@ -141,7 +144,7 @@ class MeterFigures:
             total.merge(bucket)
         return total
 
-    def between_bucket_share(self, of: Literal["grad_norm", "loss"] = "grad_norm") -> float:
+    def between_bucket_share(self, of: Measure = "grad_norm") -> float:
         """Return the share of a variance that lies between the buckets.
 
         Near 0, steps of different buckets have gradients alike; near 1, which bucket a step is of
@@ -158,7 +161,7 @@ class MeterFigures:
             In ``[0, 1]``, or NaN if all values are equal or there are none.
 
         """
-        if of not in {"grad_norm", "loss"}:
+        if of not in _MEASURES:
             msg = f"`of` must be 'grad_norm' or 'loss', but is {of!r}."
             raise ValueError(msg)
         return between_share(getattr(bucket, of) for bucket in self.buckets)
@@ -169,10 +172,7 @@ class MeterFigures:
 
     def _known(self) -> Iterable[tuple[str, float]]:
         named = [*self.total.scalars()]
-        named += [
-            ("grad_norm_between_bucket_share", self.between_bucket_share("grad_norm")),
-            ("loss_between_bucket_share", self.between_bucket_share("loss")),
-        ]
+        named += [(f"{of}_between_bucket_share", self.between_bucket_share(of)) for of in _MEASURES]
         for place, bucket in enumerate(self.buckets):
             if bucket.steps > 0:
                 named += [(f"bucket_{place}/{name}", value) for name, value in bucket.scalars()]
@@ -205,8 +205,8 @@ class MeterFigures:
         ]
         whole = row("all", f"[{self.edges[0]}, {self.edges[-1]})", total)
         shares = [
-            f"between buckets lies {percent(self.between_bucket_share(of))} of the variance of {name}"
-            for of, name in (("grad_norm", "gradient norms"), ("loss", "losses"))
+            f"{percent(self.between_bucket_share(of))} of the variance of {name} between buckets"
+            for of, name in _MEASURES.items()
         ]
         return "\n".join([*aligned(header, [*rows, whole]), "", *shares])
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from evenstride.cursor import Cursor
+    from evenstride.metrics.figures import Measure
     from evenstride.plan import EpochPlan
     from evenstride.sampler import BucketBatchSampler
 
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchMeter"]
 
+Scope: TypeAlias = Literal["window", "epoch"]
+
 _STATE_VERSION = 1
 _MOST_PENDING = 256
-_SCOPES = ("window", "epoch")
+_SCOPES: tuple[Scope, ...] = ("window", "epoch")
 
 
 @dataclass(slots=True)
@@ -45,9 +48,9 @@ class _Record:
 class BatchMeter:
     """What was dispatched of each bucket, and how loss, gradients and time differ between them.
 
-    Call :meth:`update` once for each step that this rank has trained on. What a step holds, the meter
-    looks up in the plan: its bucket, samples, tokens and padded tokens, of this rank and of all,
-    without communication. Figures are kept for the last `window` steps and for the whole epoch.
+    Call :meth:`update` once for each step that this rank has trained on. What a step holds, the
+    meter looks up in the plan: its bucket, samples, tokens and padded tokens, of this rank and of
+    all, without communication. Figures are kept for the last `window` steps and for the epoch.
 
     A gradient norm is that of an optimizer step. It counts once for each step of it, so that it
     belongs to their buckets in proportion.
@@ -60,7 +63,8 @@ class BatchMeter:
     window : int, default 200
         Steps of the rolling figures; at least `accumulation_steps`.
     accumulation_steps : int, optional
-        Steps in an optimizer step, counted from the start of the epoch; by default that of `source`.
+        Steps in an optimizer step, counted from the start of the epoch; by default the option of
+        `source`.
     rank : int, optional
         With a plan, which rank's batches, in ``[0, num_replicas)``; by default 0.
 
@@ -92,8 +96,8 @@ class BatchMeter:
       1  [6, 10)      2   66.7%        3      26 100.0%  8.667   1.5     1     0.5
     all  [0, 10)      3  100.0%        6      36  94.7%      6     2     1     0.5
     <BLANKLINE>
-    between buckets lies - of the variance of gradient norms
-    between buckets lies 75.0% of the variance of losses
+    - of the variance of gradient norms between buckets
+    75.0% of the variance of losses between buckets
 
     """
 
@@ -146,9 +150,9 @@ class BatchMeter:
         Parameters
         ----------
         step : int, optional
-            Which step of the current epoch, in ``[0, num_steps)``. By default the one after the last,
-            and at the first update of a sampler's pass the one where the pass began. One that is not
-            after the last begins the epoch's figures anew.
+            Which step of the current epoch, in ``[0, num_steps)``. By default the one after the
+            last, and at the first update of a sampler's pass the one where the pass began. One that
+            is not after the last begins the epoch's figures anew.
         loss : float or tensor of one element, optional
             Of this rank's batch. Infinite values and NaN are counted apart, in no mean.
         grad_norm : float or tensor of one element, optional
@@ -216,7 +220,7 @@ class BatchMeter:
             record.grad_norm = norm
             self._buckets[record.counts.bucket].grad_norm.add(norm)
 
-    def figures(self, scope: Literal["window", "epoch"] = "window") -> MeterFigures:
+    def figures(self, scope: Scope = "window") -> MeterFigures:
         """Return the figures of the last steps, or of the epoch.
 
         Reads what is still on a device, and so waits for it.
@@ -245,8 +249,8 @@ class BatchMeter:
 
     def between_bucket_share(
         self,
-        of: Literal["grad_norm", "loss"] = "grad_norm",
-        scope: Literal["window", "epoch"] = "window",
+        of: Measure = "grad_norm",
+        scope: Scope = "window",
     ) -> float:
         """Return which share of the variance lies between buckets: how hard they jolt training.
 
@@ -255,16 +259,16 @@ class BatchMeter:
         return self.figures(scope).between_bucket_share(of)
 
     def scalars(
-        self, scope: Literal["window", "epoch"] | None = None, *, prefix: str = "evenstride"
+        self, scope: Scope | None = None, *, prefix: str = "evenstride"
     ) -> dict[str, float]:
         """Return the figures under flat names, for any logger.
 
         Names are ``prefix/scope/figure`` over all buckets, and ``prefix/scope/bucket_k/figure`` for
         bucket ``k``. Figures are ``steps``, ``padding_efficiency``, ``mean_length``, ``loss``,
-        ``grad_norm``, ``seconds_per_step`` and ``tokens_per_second`` (of all ranks); over all buckets
-        also ``loss_between_bucket_share`` and ``grad_norm_between_bucket_share``. Where there were
-        any, ``loss_nonfinite`` and ``grad_norm_nonfinite`` count infinite values and NaN.
-        What is not known has no name.
+        ``grad_norm``, ``seconds_per_step`` and ``tokens_per_second`` (of all ranks); over all
+        buckets also ``loss_between_bucket_share`` and ``grad_norm_between_bucket_share``. Where
+        there were any, ``loss_nonfinite`` and ``grad_norm_nonfinite`` count infinite values and
+        NaN. What is not known has no name.
 
         Parameters
         ----------
@@ -286,7 +290,7 @@ class BatchMeter:
             for name, value in self.figures(one).scalars(f"{prefix}/{one}").items()
         }
 
-    def table(self, scope: Literal["window", "epoch"] = "window") -> str:
+    def table(self, scope: Scope = "window") -> str:
         """Return the figures as text for people; counts are those of all ranks."""
         return self.figures(scope).table()
 
@@ -312,7 +316,7 @@ class BatchMeter:
         Raises
         ------
         TypeError, ValueError
-            If the state is not whole, or is of other buckets or another number of accumulation steps.
+            If the state is not whole, or is of other buckets or accumulation steps.
 
         """
         expected = BatchMeter.state_dict(self)

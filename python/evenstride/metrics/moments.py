@@ -99,9 +99,9 @@ def between_share(groups: Iterable[Moments]) -> float:
         within  = sum of squares_k
         share   = between / (between + within)
 
-    which statistics calls the squared correlation ratio, or eta squared (Pearson 1905, Fisher 1925).
-    With values that do not depend on the group at all, it is ``(groups - 1) / (values - 1)`` on
-    average, not 0.
+    which statistics calls the squared correlation ratio, or eta squared (Pearson 1905, Fisher
+    1925). With values that do not depend on the group at all, it is ``(groups - 1) / (values - 1)``
+    on average, not 0.
 
     Parameters
     ----------

@@ -84,6 +84,13 @@ class PlanSource:
         return self._rank if self._sampler is None else self._sampler.rank
 
     @property
+    def num_samples(self) -> int:
+        """How many samples there are, of a plan at least."""
+        if self._sampler is None:
+            return int(self._plan.indices.max()) + 1
+        return len(self._sampler.lengths)
+
+    @property
     def cursor(self) -> Cursor | None:
         """The position of the pass that a sampler is in."""
         return None if self._sampler is None else self._sampler.cursor
