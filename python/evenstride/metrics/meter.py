@@ -186,6 +186,31 @@ class BatchMeter:
         if len(self._pending) >= _MOST_PENDING:
             self._read()
 
+    def add_grad_norm(self, grad_norm: Number) -> None:
+        """Give the last update the gradient norm that it was made without.
+
+        Parameters
+        ----------
+        grad_norm : float or tensor of one element
+            As :meth:`update` takes it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`update` does.
+        RuntimeError
+            If there was no update yet.
+
+        """
+        if self._step < 0:
+            msg = "`add_grad_norm` must come after an `update`, but there was none."
+            raise RuntimeError(msg)
+        held = as_held("grad_norm", grad_norm)
+        if self._pending:
+            self._pending[-1].grad_norm = held
+        else:
+            self._spread(self._window[-1].optimizer_step, *read([held]))
+
     def _next_step(self) -> int:
         cursor = self._source.cursor
         if cursor is None or cursor is self._cursor:

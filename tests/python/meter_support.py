@@ -1,0 +1,55 @@
+"""What a meter in a framework's loop must have counted, from what the model has recorded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from framework_job import TOKEN_BUDGET, new_lengths
+
+import evenstride as es
+
+SEED = 4
+
+
+def new_sampler(lengths=None):
+    """Return the sampler of jobs and tests, with as many steps as accumulate unevenly."""
+    lengths = new_lengths() if lengths is None else lengths
+    return es.BucketBatchSampler(lengths, token_budget=TOKEN_BUDGET, seed=SEED, buckets=[8, 16, 24])
+
+
+def check_scalars(scalars, scope, steps, norms):
+    """Compare scalars with the recorded steps that they are of, and with the norm of each."""
+    lengths, edges = new_lengths(), new_sampler().plan.edges
+    buckets = [int(np.digitize(lengths[step.indices[0]], edges)) - 1 for step in steps]
+    wanted = {"steps": len(steps), **means([step.loss for step in steps], norms)}
+    for bucket in sorted(set(buckets)):
+        mine = [place for place, label in enumerate(buckets) if label == bucket]
+        samples = [index for place in mine for index in steps[place].indices]
+        wanted |= {
+            f"bucket_{bucket}/{name}": value
+            for name, value in {
+                "steps": len(mine),
+                "mean_length": float(lengths[samples].mean()),
+                **means([steps[place].loss for place in mine], [norms[place] for place in mine]),
+            }.items()
+        }
+    found = {name: scalars[f"evenstride/{scope}/{name}"] for name in wanted}
+    assert found == pytest.approx(wanted, rel=1e-5)
+    assert scalars[f"evenstride/{scope}/seconds_per_step"] > 0
+    assert len([name for name in scalars if name.endswith("/loss") and scope in name]) == len(
+        [name for name in wanted if name.endswith("loss")]
+    )
+
+
+def means(losses, norms):
+    """Return the means under the names of scalars; of norms only where they are known."""
+    known = [norm for norm in norms if not math.isnan(norm)]
+    return {"loss": np.mean(losses)} | ({"grad_norm": np.mean(known)} if known else {})
+
+
+def without_seconds(state):
+    """Return the state of a meter without what depends on the clock."""
+    buckets = [values[:-4] for values in state["buckets"]]
+    return {**state, "buckets": buckets, "window": [values[:-1] for values in state["window"]]}
