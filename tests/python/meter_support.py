@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from framework_job import TOKEN_BUDGET, new_lengths
 
 import evenstride as es
+from framework_job import TOKEN_BUDGET, new_lengths
 
 SEED = 4
 
@@ -47,6 +47,19 @@ def means(losses, norms):
     """Return the means under the names of scalars; of norms only where they are known."""
     known = [norm for norm in norms if not math.isnan(norm)]
     return {"loss": np.mean(losses)} | ({"grad_norm": np.mean(known)} if known else {})
+
+
+def check_clock(monkeypatch, callback, after):
+    """Check that what takes time before `after` is called takes no time of steps."""
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    callback.meter = es.metrics.BatchMeter(new_sampler())
+    callback.meter.update()
+    now = 100.0
+    after()
+    now = 101.0
+    callback.meter.update()
+    assert callback.meter.figures().total.seconds.mean == 1
 
 
 def without_seconds(state):

@@ -6,10 +6,10 @@ import csv
 import json
 
 import pytest
-from framework_support import run_ranks, steps_of
-from meter_support import check_scalars, new_sampler, without_seconds
 
 import evenstride as es
+from framework_support import run_ranks, steps_of
+from meter_support import check_clock, check_scalars, new_sampler, without_seconds
 
 STOP = 8  # The step that a run goes on after, in its first epoch.
 WINDOW = 12
@@ -111,7 +111,7 @@ def rows_of(job, name):
 
 
 def norm_of_each_step(norms, accumulation_steps):
-    """The norm of each step: that of its optimizer step, the last of an epoch with fewer."""
+    """Return the norm of each step: that of its optimizer step, the last of an epoch with fewer."""
     num_steps = len(new_sampler())
     optimizer_steps = -(-num_steps // accumulation_steps)
     return [
@@ -158,6 +158,13 @@ def test_another_sampler_is_refused(job):
     )
 
 
+def test_validation_takes_no_time_of_steps(monkeypatch):
+    callback = es.lightning.BatchMeterCallback()
+    check_clock(monkeypatch, callback, lambda: callback.on_validation_end(None, None))
+
+
 def test_a_callback_needs_a_training():
-    with pytest.raises(RuntimeError, match=r"^`on_train_start` must have been called, but was not\.$"):
+    with pytest.raises(
+        RuntimeError, match=r"^`on_train_start` must have been called, but was not\.$"
+    ):
         es.lightning.BatchMeterCallback().on_train_epoch_start(None, None)

@@ -248,6 +248,24 @@ def test_seconds_are_those_between_updates_and_since_start(monkeypatch):
     assert meter.figures("epoch").total.seconds.mean == 1.5
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_gradient_norm_may_come_later(is_read):
+    meter = es.metrics.BatchMeter(new_sampler().plan, accumulation_steps=2)
+    with pytest.raises(
+        RuntimeError, match=r"^`add_grad_norm` must come after an `update`, but there was none\.$"
+    ):
+        meter.add_grad_norm(1)
+    for step in range(3):
+        meter.update(step)
+        if is_read:
+            meter.figures()
+        if step > 0:
+            meter.add_grad_norm(step)
+    for scope in ("window", "epoch"):
+        norms = meter.figures(scope).total.grad_norm
+        assert (norms.count, norms.mean) == (3, (1 + 1 + 2) / 3)
+
+
 def test_a_tensor_may_change_after_the_update():
     meter = es.metrics.BatchMeter(new_sampler().plan)
     loss = torch.tensor([3.0], requires_grad=True)

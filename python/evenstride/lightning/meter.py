@@ -9,7 +9,7 @@ import torch
 
 from evenstride.lightning.framework import framework
 from evenstride.metrics import BatchMeter
-from evenstride.sampler import BucketBatchSampler
+from evenstride.metrics.callbacks import sampler_to_meter
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -17,11 +17,11 @@ else:
     Callback = framework().Callback
 
 
-class BatchMeterCallback(Callback):  # type: ignore[misc]
+class BatchMeterCallback(Callback):
     """Feeds a :class:`evenstride.metrics.BatchMeter` with every step, and logs its scalars.
 
-    Those of the window go to the Trainer's loggers every ``log_every_n_steps`` optimizer steps, those
-    of the epoch at its end. Checkpoints keep the figures.
+    Those of the window go to the Trainer's loggers every ``log_every_n_steps`` optimizer steps,
+    those of the epoch at its end. Checkpoints keep the figures.
 
     Parameters
     ----------
@@ -66,13 +66,7 @@ class BatchMeterCallback(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Meter the sampler that training takes its batches from."""
         del pl_module
-        sampler = getattr(trainer.train_dataloader, "batch_sampler", None)
-        if not isinstance(sampler, BucketBatchSampler):
-            msg = (
-                "The training loader must have a BucketBatchSampler as its `batch_sampler`, but has "
-                f"a {type(sampler).__name__}."
-            )
-            raise TypeError(msg)
+        sampler = sampler_to_meter(trainer.train_dataloader)
         accumulation_steps = trainer.accumulate_grad_batches
         self.meter = BatchMeter(sampler, accumulation_steps=accumulation_steps, **self._options)
         if self._saved is not None:
@@ -147,4 +141,5 @@ def _norm_of_gradients(module: torch.nn.Module) -> torch.Tensor | None:
     if not gradients:
         return None
     norms = [torch.linalg.vector_norm(one.detach()).to(gradients[0].device) for one in gradients]
-    return torch.linalg.vector_norm(torch.stack(norms))
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
