@@ -20,7 +20,8 @@ def new_sampler(lengths=None):
 
 
 def check_scalars(scalars, scope, steps, norms):
-    """Compare scalars with the recorded steps that they are of, and with the norm of each."""
+    """Compare scalars with the recorded steps that they are of, and with the norms, if known."""
+    norms = [math.nan] * len(steps) if norms is None else norms
     lengths, edges = new_lengths(), new_sampler().plan.edges
     buckets = [int(np.digitize(lengths[step.indices[0]], edges)) - 1 for step in steps]
     wanted = {"steps": len(steps), **means([step.loss for step in steps], norms)}
@@ -47,6 +48,19 @@ def means(losses, norms):
     """Return the means under the names of scalars; of norms only where they are known."""
     known = [norm for norm in norms if not math.isnan(norm)]
     return {"loss": np.mean(losses)} | ({"grad_norm": np.mean(known)} if known else {})
+
+
+def events_of(folder):
+    """Return steps and values of every name in the event file of TensorBoard in a folder."""
+    from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 - Slow.
+        EventAccumulator,
+    )
+
+    events = EventAccumulator(str(folder)).Reload()
+    return {
+        name: [(event.step, event.value) for event in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+    }
 
 
 def check_clock(monkeypatch, callback, after):

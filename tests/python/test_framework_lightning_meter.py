@@ -8,7 +8,7 @@ import json
 import pytest
 
 import evenstride as es
-from framework_support import run_ranks, steps_of
+from framework_support import documented, run_ranks, steps_of
 from meter_support import check_clock, check_scalars, new_sampler, without_seconds
 
 STOP = 8  # The step that a run goes on after, in its first epoch.
@@ -73,6 +73,12 @@ def fit(name, accumulation_steps, step=0, checkpoint=None, validates=False, save
         json.dump(result, file)
 
 
+os.environ["EVENSTRIDE_RECORD"] = "."
+dataset, model = new_dataset(), Module()
+loader = DataLoader(dataset, batch_sampler=new_sampler(), collate_fn=new_collator())
+exec({documented("metrics.md", "meter-lightning")!r})
+with open("documented.json", "w") as file:
+    json.dump(trainer.callbacks[0].meter.scalars("epoch"), file)
 fit("one", 1, max_epochs=2, validates=True)
 fit("four", 4, max_epochs=2)
 fit("whole", 1, max_epochs=1, saves=True)
@@ -149,6 +155,10 @@ def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint(job):
     resumed, whole = result_of(job, "resumed")["state"], result_of(job, "whole")["state"]
     assert without_seconds(resumed) == without_seconds(whole)
     assert len(steps_of(job / "resumed", 0)) == len(steps_of(job / "whole", 0)) - STOP
+
+
+def test_the_documented_lines_meter_an_epoch(job):
+    check_scalars(result_of(job, "documented"), "epoch", steps_of(job, 0), None)
 
 
 def test_another_sampler_is_refused(job):

@@ -9,8 +9,8 @@ import pytest
 from transformers import TrainerState
 
 import evenstride as es
-from framework_support import run_ranks, steps_of
-from meter_support import check_clock, check_scalars, new_sampler, without_seconds
+from framework_support import documented, run_ranks, steps_of
+from meter_support import check_clock, check_scalars, events_of, new_sampler, without_seconds
 
 WINDOW = 12
 STOP = 8  # The optimizer step that a run goes on after.
@@ -82,6 +82,18 @@ def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, *
         json.dump(result, file)
 
 
+os.environ["EVENSTRIDE_RECORD"] = "."
+arguments = transformers.TrainingArguments(
+    ".", use_cpu=True, num_train_epochs=1, report_to="none", remove_unused_columns=False
+)
+dataset, model, collate = new_dataset(), Model(), new_collator()
+exec({documented("metrics.md", "meter-transformers")!r})
+(callback,) = [
+    callback for callback in trainer.callback_handler.callbacks
+    if isinstance(callback, es.transformers.BatchMeterCallback)
+]
+with open("documented.json", "w") as file:
+    json.dump(callback.meter.scalars("epoch"), file)
 train("one", Model(), report_to="tensorboard")
 train("four", Model(), accumulation_steps=4, logging_steps=3)
 train("llama", new_llama(), accumulation_steps=4)
@@ -156,15 +168,10 @@ def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint(job):
 
 
 def test_tensorboard_gets_the_scalars_and_the_log_history_does_not(job):
-    from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 - Slow.
-        EventAccumulator,
-    )
-
     (folder,) = {path.parent for path in (job / "one").rglob("events.out.tfevents.*")}
-    events = EventAccumulator(str(folder)).Reload()
     result = result_of(job, "one")
     name = "evenstride/window/bucket_2/loss"
-    found = [(event.step, event.value) for event in events.Scalars(f"train/{name}")]
+    found = events_of(folder)[f"train/{name}"]
     wanted = [(at, logs[name]) for at, logs in result["logs"] if name in logs]
     assert found == [(at, pytest.approx(value)) for at, value in wanted]
     assert not [row for row in result["history"] if any("evenstride" in key for key in row)]
@@ -183,6 +190,10 @@ def test_a_callback_needs_a_training():
     message = r"^`on_train_begin` must have been called, but was not\.$"
     with pytest.raises(RuntimeError, match=message):
         callback.on_epoch_begin(None, None, None)
+
+
+def test_the_documented_lines_meter_an_epoch(job):
+    check_scalars(result_of(job, "documented"), "epoch", steps_of(job, 0), None)
 
 
 def test_another_sampler_is_refused(job):

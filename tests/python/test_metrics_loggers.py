@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import evenstride as es
+from meter_support import events_of
 
 PLAN = es.plan_epoch([3] * 8 + [9] * 4, token_budget=18, buckets=[6], seed=1)
 OF_BUCKETS = ["steps", "padding_efficiency", "mean_length", "loss", "grad_norm"]
@@ -69,22 +70,17 @@ def test_what_is_not_known_has_no_name_and_what_is_not_finite_is_counted():
 
 
 def test_tensorboard_gets_every_scalar(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415 - Slow.
-        EventAccumulator,
-    )
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - Slow.
 
     meters = [new_meter(), new_meter(stop=1)]
     with SummaryWriter(tmp_path) as writer:
         es.metrics.log_to_tensorboard(meters[0], writer, 10)
         es.metrics.log_to_tensorboard(meters[1], writer, 20, scope="window", prefix="other")
-    events = EventAccumulator(str(tmp_path)).Reload()
-    found = {
-        tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]
-    }
     wanted = {name: [(10, np.float32(v))] for name, v in meters[0].scalars().items()}
     later = meters[1].scalars("window", prefix="other")
-    assert found == wanted | {name: [(20, np.float32(v))] for name, v in later.items()}
+    assert events_of(tmp_path) == wanted | {
+        name: [(20, np.float32(v))] for name, v in later.items()
+    }
 
 
 WANDB_JOB = """
