@@ -178,6 +178,8 @@ def test_follows_the_epochs_of_a_sampler():
         assert [b.samples for b in figures.buckets] == [
             b.samples for b in sampler.plan.stats().buckets
         ]
+        tokens = [record.counts.tokens for record in meter._window]
+        assert tokens == sampler.plan.tokens[-3:].tolist()
 
 
 def test_the_window_goes_on_over_epochs():

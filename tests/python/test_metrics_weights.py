@@ -53,6 +53,10 @@ def test_follows_the_epochs_of_a_sampler():
         found.append([weights.scale(step) for step in range(len(sampler))])
         assert found[-1] == [alone.scale(step) for step in range(len(sampler))]
     assert found[0] != found[1]
+    for step in range(len(sampler)):
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            assert weights.scale(step) == found[epoch][step]
 
 
 @pytest.mark.parametrize(
