@@ -11,12 +11,12 @@ import evenstride as es
 from framework_job import TOKEN_BUDGET, new_lengths
 
 SEED = 4
+OPTIONS = {"token_budget": TOKEN_BUDGET, "buckets": [8, 16, 24]}
 
 
-def new_sampler(lengths=None):
-    """Return the sampler of jobs and tests, with as many steps as accumulate unevenly."""
-    lengths = new_lengths() if lengths is None else lengths
-    return es.BucketBatchSampler(lengths, token_budget=TOKEN_BUDGET, seed=SEED, buckets=[8, 16, 24])
+def new_sampler():
+    """Return the sampler of jobs and tests."""
+    return es.BucketBatchSampler(new_lengths(), seed=SEED, **OPTIONS)
 
 
 def check_scalars(scalars, scope, steps, norms):

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
+from torch.utils.data import DataLoader
 from transformers import TrainerState
 
 import evenstride as es
+from framework_job import Model, new_dataset
 from framework_support import documented, run_ranks, steps_of
-from meter_support import check_clock, check_scalars, events_of, new_sampler, without_seconds
+from meter_support import (
+    OPTIONS,
+    SEED,
+    check_clock,
+    check_scalars,
+    events_of,
+    new_sampler,
+    without_seconds,
+)
 
 WINDOW = 12
 STOP = 8  # The optimizer step that a run goes on after.
@@ -22,18 +33,12 @@ import torch
 import transformers
 from framework_job import Model, new_collator, new_dataset, record
 from transformers import TrainerState
-from meter_support import new_sampler
-from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import evenstride as es
 
 
-class Trainer(transformers.Trainer):
-    def get_train_dataloader(self):
-        return DataLoader(
-            self.train_dataset, batch_sampler=new_sampler(), collate_fn=self.data_collator
-        )
+Trainer = es.transformers.with_buckets(transformers.Trainer, **{OPTIONS})
 
 
 class Logs(transformers.TrainerCallback):
@@ -67,7 +72,7 @@ def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, *
     arguments = transformers.TrainingArguments(
         name, use_cpu=True, num_train_epochs=2, learning_rate=0.5, optim="sgd", max_grad_norm=0.1,
         gradient_accumulation_steps=accumulation_steps, logging_steps=logging_steps,
-        disable_tqdm=True, remove_unused_columns=False,
+        disable_tqdm=True, remove_unused_columns=False, data_seed={SEED},
         **{{"report_to": "none", "save_strategy": "no", **options}},
     )
     trainer = Trainer(model, arguments, train_dataset=new_dataset(), data_collator=new_collator())
@@ -84,7 +89,8 @@ def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, *
 
 os.environ["EVENSTRIDE_RECORD"] = "."
 arguments = transformers.TrainingArguments(
-    ".", use_cpu=True, num_train_epochs=1, report_to="none", remove_unused_columns=False
+    ".", use_cpu=True, num_train_epochs=1, report_to="none", remove_unused_columns=False,
+    data_seed={SEED},
 )
 dataset, model, collate = new_dataset(), Model(), new_collator()
 exec({documented("metrics.md", "meter-transformers")!r})
@@ -183,6 +189,17 @@ def test_evaluations_and_checkpoints_take_no_time_of_steps(monkeypatch, event):
     callback = es.transformers.BatchMeterCallback(None)
     state = TrainerState(stateful_callbacks={})
     check_clock(monkeypatch, callback, lambda: getattr(callback, event)(None, state, None))
+
+
+@pytest.mark.parametrize(("ignores", "step"), [(False, 7), (True, 0)])
+def test_an_epoch_that_begins_anew_is_counted_anew(ignores, step):
+    callback = es.transformers.BatchMeterCallback(None)
+    args = SimpleNamespace(gradient_accumulation_steps=1, ignore_data_skip=ignores)
+    state = TrainerState(global_step=len(new_sampler()) + 7, stateful_callbacks={})
+    loader = DataLoader(new_dataset(), batch_sampler=new_sampler())
+    callback.on_train_begin(args, state, None, train_dataloader=loader, model=Model())
+    callback.on_substep_end(args, state, None)
+    assert callback.meter.state_dict()["step"] == step
 
 
 def test_a_callback_needs_a_training():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -11,17 +9,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 import evenstride as es
 from framework_job import TOKEN_BUDGET, Model, new_collator, new_dataset
-from framework_support import DOCS, added_lines, documented, steps_of
+from framework_support import added_lines, documented, steps_of
 from meter_support import events_of
-
-
-def test_its_examples_are_right():
-    flags = doctest.NORMALIZE_WHITESPACE
-    failed, tried = doctest.testfile(
-        str(DOCS / "metrics.md"), module_relative=False, optionflags=flags
-    )
-    assert failed == 0
-    assert tried > 10
 
 
 @pytest.mark.parametrize("block", ["meter-before", "meter-after"])

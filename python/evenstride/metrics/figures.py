@@ -63,7 +63,7 @@ class BucketFigures:
 
     @property
     def tokens_per_second(self) -> float:
-        """Real tokens of all ranks a second: those of a mean step over its mean seconds."""
+        """Real tokens of all ranks a second, of a mean step over its mean seconds."""
         return _ratio(_ratio(self.global_tokens, self.steps), self.seconds.mean)
 
     def count(self, step: StepCounts) -> None:

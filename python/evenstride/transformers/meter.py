@@ -17,7 +17,7 @@ _STATE = "evenstride.BatchMeter"
 _IGNORED_LABEL = -100
 
 
-class BatchMeterCallback(TrainerCallback):
+class BatchMeterCallback(TrainerCallback):  # type: ignore[misc]
     """Feeds a :class:`evenstride.metrics.BatchMeter` with every step, and logs its scalars.
 
     The loss of a step is the mean over the labels of this rank's batch, whatever the ``Trainer``
@@ -77,7 +77,8 @@ class BatchMeterCallback(TrainerCallback):
         if state.global_step > 0 and _STATE in state.stateful_callbacks:
             self.meter.load_state_dict(state.stateful_callbacks[_STATE])
         optimizer_steps = -(-len(sampler) // accumulation_steps)
-        self._step = state.global_step % optimizer_steps * accumulation_steps
+        done = 0 if args.ignore_data_skip else state.global_step % optimizer_steps
+        self._step = done * accumulation_steps
         self._remove_hook()
         self._hook = others["model"].register_forward_hook(self._take_loss, with_kwargs=True)
 
