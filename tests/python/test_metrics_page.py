@@ -42,6 +42,6 @@ def test_its_meter_takes_three_lines():
     before, after = (documented("metrics.md", f"meter-{name}") for name in ("before", "after"))
     assert [line.strip() for line in added_lines(before, after)] == [
         "meter = es.metrics.BatchMeter(sampler)",
-        "meter.update(step, loss=loss, grad_norm=grad_norm)",
+        "meter.update(loss=loss, grad_norm=grad_norm)",
         "es.metrics.log_to_tensorboard(meter, writer, epoch * len(sampler) + step)",
     ]
