@@ -255,16 +255,13 @@ class EpochPlan:
             In ``[0, num_replicas)``.
 
         """
-        number = as_integer("step", step)
-        if not 0 <= number < self.num_steps:
-            msg = f"`step` must be in [0, num_steps = {self.num_steps}), but is {number}."
-            raise IndexError(msg)
+        number = as_step(step, self.num_steps)
         first = number * self.num_replicas
         batches = slice(first, first + self.num_replicas)
         mine = first + as_rank(rank, self.num_replicas)
         samples = np.diff(self.offsets[first : first + self.num_replicas + 1])
         padded = samples * self.widths[batches]
-        tokens = self._tokens_of(batches)
+        tokens = self.tokens_of(batches)
         return StepInfo(
             bucket=int(self.buckets[mine]),
             width=int(self.widths[mine]),
@@ -276,7 +273,8 @@ class EpochPlan:
             global_padded_tokens=sum(padded.tolist()),
         )
 
-    def _tokens_of(self, batches: slice) -> NDArray[np.uint64]:
+    def tokens_of(self, batches: slice) -> NDArray[np.uint64]:
+        """Return the real tokens of some batches: at least one, one after the other."""
         if "tokens" in self.__dict__ or self._lengths is None:
             return self.tokens[batches]
         bounds = self.offsets[batches.start : batches.stop + 1]
@@ -391,6 +389,15 @@ def as_rank(rank: SupportsIndex, num_replicas: int) -> int:
     if not 0 <= number < num_replicas:
         msg = f"`rank` must be in [0, num_replicas = {num_replicas}), but is {number}."
         raise ValueError(msg)
+    return number
+
+
+def as_step(step: SupportsIndex, num_steps: int) -> int:
+    """Return `step` as an int in ``[0, num_steps)``; say what is wrong with it else."""
+    number = as_integer("step", step)
+    if not 0 <= number < num_steps:
+        msg = f"`step` must be in [0, num_steps = {num_steps}), but is {number}."
+        raise IndexError(msg)
     return number
 
 

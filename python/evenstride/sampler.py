@@ -224,6 +224,11 @@ class BucketBatchSampler(Sampler[list[int]]):
         return self._cursor.epoch
 
     @property
+    def rank(self) -> int:
+        """Which rank this is, in ``[0, num_replicas)``."""
+        return self._resolved_rank()
+
+    @property
     def plan(self) -> EpochPlan:
         """The plan of the current :attr:`epoch`, for all ranks."""
         return self._plan_of(self.epoch)

@@ -37,24 +37,29 @@ def check_state(state: dict[str, Any], expected: dict[str, Any]) -> tuple[int, i
         the same lengths, options and ranks as `expected`.
 
     """
-    if not isinstance(state, dict):
-        msg = f"`state` must be a dict, but is {state!r}."
-        raise TypeError(msg)
-    for name in expected:
-        if name not in state:
-            msg = f"`state` must have the field {name!r}, but has only {sorted(state)}."
-            raise ValueError(msg)
+    check_fields(state, expected)
     # In this order, since a change of lengths or options changes the number of steps too.
-    _check_same(state, expected, ("version", "lengths", "num_replicas"))
+    check_same(state, expected, ("version", "lengths", "num_replicas"))
     found, wanted = _options(state), _options(expected)
-    _check_same(found, wanted, sorted(wanted.keys() | found.keys()))
-    _check_same(state, expected, ("seed", "steps_per_epoch"))
+    check_same(found, wanted, sorted(wanted.keys() | found.keys()))
+    check_same(state, expected, ("seed", "steps_per_epoch"))
     step, steps = as_integer("step", state["step"]), expected["steps_per_epoch"]
     if not 0 <= step <= steps:
         msg = f"`step` must be in [0, steps_per_epoch = {steps}], but is {step}."
         raise ValueError(msg)
     epoch = as_uint64("epoch", state["epoch"])
     return (as_uint64("epoch", epoch + 1), 0) if step == steps else (epoch, step)
+
+
+def check_fields(state: Any, names: Iterable[str]) -> None:
+    """Say what is wrong if `state` is not a dict with all of these fields."""
+    if not isinstance(state, dict):
+        msg = f"`state` must be a dict, but is {state!r}."
+        raise TypeError(msg)
+    for name in names:
+        if name not in state:
+            msg = f"`state` must have the field {name!r}, but has only {sorted(state)}."
+            raise ValueError(msg)
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +74,8 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(msg) from None
 
 
-def _check_same(found: dict[str, Any], wanted: dict[str, Any], names: Iterable[str]) -> None:
+def check_same(found: dict[str, Any], wanted: dict[str, Any], names: Iterable[str]) -> None:
+    """Say which of these fields differs, if one does, with both values."""
     for name in names:
         if found.get(name) != wanted.get(name):
             msg = (

@@ -11,6 +11,7 @@ except ImportError as error:
     )
     raise ImportError(_msg) from error
 
+from evenstride.transformers.meter import BatchMeterCallback
 from evenstride.transformers.trainer import BucketBatchMixin, with_buckets
 
-__all__ = ["BucketBatchMixin", "with_buckets"]
+__all__ = ["BatchMeterCallback", "BucketBatchMixin", "with_buckets"]

@@ -1,0 +1,379 @@
+"""A meter that tells, for each bucket, what training did with it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsIndex, TypeAlias
+
+from evenstride.metrics.figures import BucketFigures, MeterFigures
+from evenstride.metrics.held import as_held, read
+from evenstride.metrics.source import PlanSource, StepCounts
+from evenstride.options import as_count
+from evenstride.plan import as_step
+from evenstride.state import check_fields, check_same
+
+if TYPE_CHECKING:
+    import torch
+
+    from evenstride.cursor import Cursor
+    from evenstride.metrics.figures import Measure
+    from evenstride.plan import EpochPlan
+    from evenstride.sampler import BucketBatchSampler
+
+    Number: TypeAlias = SupportsFloat | torch.Tensor
+
+__all__ = ["BatchMeter"]
+
+Scope: TypeAlias = Literal["window", "epoch"]
+
+_STATE_VERSION = 1
+_MOST_PENDING = 256
+_SCOPES: tuple[Scope, ...] = ("window", "epoch")
+
+
+@dataclass(slots=True)
+class _Record:
+    """A step, and what is known of it. Values may be tensors until they are read."""
+
+    optimizer_step: tuple[int, int]
+    counts: StepCounts
+    loss: Any
+    grad_norm: Any
+    seconds: float | None
+
+
+class BatchMeter:
+    """What was dispatched of each bucket, and how loss, gradients and time differ between them.
+
+    Call :meth:`update` once for each step that this rank has trained on. What a step holds, the
+    meter looks up in the plan: its bucket, samples, tokens and padded tokens, of this rank and of
+    all, without communication. Figures are kept for the last `window` steps and for the epoch.
+
+    A gradient norm is that of an optimizer step. It counts once for each step of it, so that it
+    belongs to their buckets in proportion.
+
+    Parameters
+    ----------
+    source : BucketBatchSampler or EpochPlan
+        Whose steps. A sampler's epochs are followed: the first update in another epoch begins the
+        epoch's figures anew, while the window goes on.
+    window : int, default 200
+        Steps of the rolling figures; at least `accumulation_steps`.
+    accumulation_steps : int, optional
+        Steps in an optimizer step, counted from the start of the epoch; by default the option of
+        `source`.
+    rank : int, optional
+        With a plan, which rank's batches, in ``[0, num_replicas)``; by default 0.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not of its kind.
+    ValueError
+        If a value is outside its range, or a rank is given with a sampler.
+
+    Notes
+    -----
+    Loss and gradient norm may be tensors on a device. A copy is kept there and read only when
+    figures are asked for, or after 256 steps, so that an update never waits for the device. A
+    sharded norm (``DTensor``) must be made whole before, on all ranks.
+
+    Examples
+    --------
+    >>> import evenstride as es
+    >>> sampler = es.BucketBatchSampler([3, 9, 4, 8, 3, 9], token_budget=18, buckets=[6])
+    >>> meter = es.metrics.BatchMeter(sampler)
+    >>> for step, batch in enumerate(sampler):
+    ...     meter.update(step, loss=len(batch), grad_norm=1.0, seconds=0.5)
+    >>> [bucket.loss.mean for bucket in meter.figures("epoch").buckets]
+    [3.0, 1.5]
+    >>> print(meter.table())
+      #  lengths  steps   share  samples  tokens   real  mean  loss  norm  s/step
+      0   [0, 6)      1   33.3%        3      10  83.3%  3.333     3     1     0.5
+      1  [6, 10)      2   66.7%        3      26 100.0%  8.667   1.5     1     0.5
+    all  [0, 10)      3  100.0%        6      36  94.7%      6     2     1     0.5
+    <BLANKLINE>
+    - of the variance of gradient norms between buckets
+    75.0% of the variance of losses between buckets
+
+    """
+
+    def __init__(
+        self,
+        source: BucketBatchSampler | EpochPlan,
+        *,
+        window: SupportsIndex = 200,
+        accumulation_steps: SupportsIndex | None = None,
+        rank: SupportsIndex | None = None,
+    ) -> None:
+        self._source = PlanSource(source, rank=rank, accumulation_steps=accumulation_steps)
+        length, least = as_count("window", window), self._source.accumulation_steps
+        if length < least:
+            msg = f"`window` must be at least accumulation_steps = {least}, but is {length}."
+            raise ValueError(msg)
+        self._window: deque[_Record] = deque(maxlen=length)
+        self._pending: list[_Record] = []
+        self._buckets: list[BucketFigures] = []
+        self._epoch = -1
+        self._step = -1
+        self._cursor: Cursor | None = None
+        self._clock: float | None = None
+        self._is_started = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last update, which the epoch's figures are of; -1 before the first."""
+        return self._epoch
+
+    def start(self) -> None:
+        """Start the clock: the next step began now.
+
+        Without it, a step's seconds begin at the update of the one before, and the first one of an
+        epoch has none. Call it where something else took time, such as an evaluation.
+        """
+        self._clock = time.perf_counter()
+        self._is_started = True
+
+    def update(
+        self,
+        step: SupportsIndex | None = None,
+        *,
+        loss: Number | None = None,
+        grad_norm: Number | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Count a step that this rank has trained on.
+
+        Parameters
+        ----------
+        step : int, optional
+            Which step of the current epoch, in ``[0, num_steps)``. By default the one after the
+            last, and at the first update of a sampler's pass the one where the pass began. One that
+            is not after the last begins the epoch's figures anew.
+        loss : float or tensor of one element, optional
+            Of this rank's batch. Infinite values and NaN are counted apart, in no mean.
+        grad_norm : float or tensor of one element, optional
+            Of the optimizer step that this step is the last one of, before any clipping.
+        seconds : float, optional
+            That the step took. By default those since the last update, or since :meth:`start`.
+
+        Raises
+        ------
+        TypeError
+            If a value is no number.
+        ValueError
+            If a tensor has not one element.
+        IndexError
+            If the plan has no such step.
+
+        """
+        now = time.perf_counter()
+        plan = self._source.plan
+        number = as_step(self._next_step() if step is None else step, plan.num_steps)
+        loss, grad_norm = as_held("loss", loss), as_held("grad_norm", grad_norm)
+        if plan.epoch != self._epoch or number <= self._step:
+            self._begin(plan)
+        if seconds is None and self._clock is not None:
+            seconds = now - self._clock
+        self._clock, self._is_started = now, False
+        self._step = number
+        optimizer_step = plan.epoch, number // self._source.accumulation_steps
+        counts = self._source.counts(plan, number)
+        self._pending.append(_Record(optimizer_step, counts, loss, grad_norm, seconds))
+        if len(self._pending) >= _MOST_PENDING:
+            self._read()
+
+    def add_grad_norm(self, grad_norm: Number) -> None:
+        """Give the last update the gradient norm that it was made without.
+
+        Parameters
+        ----------
+        grad_norm : float or tensor of one element
+            As :meth:`update` takes it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`update` does.
+        RuntimeError
+            If there was no update yet.
+
+        """
+        if self._step < 0:
+            msg = "`add_grad_norm` must come after an `update`, but there was none."
+            raise RuntimeError(msg)
+        held = as_held("grad_norm", grad_norm)
+        if self._pending:
+            self._pending[-1].grad_norm = held
+        else:
+            self._spread(self._window[-1].optimizer_step, *read([held]))
+
+    def _next_step(self) -> int:
+        cursor = self._source.cursor
+        if cursor is None or cursor is self._cursor:
+            return self._step + 1
+        self._cursor = cursor
+        return cursor.began
+
+    def _begin(self, plan: EpochPlan) -> None:
+        self._read()
+        self._epoch = plan.epoch
+        self._buckets = [BucketFigures() for _ in range(len(plan.edges) - 1)]
+        if not self._is_started:
+            self._clock = None
+
+    def _read(self) -> None:
+        """Count what is pending."""
+        pending, self._pending = self._pending, []
+        losses = read(record.loss for record in pending)
+        norms = read(record.grad_norm for record in pending)
+        for record, loss, norm in zip(pending, losses, norms, strict=True):
+            record.loss, record.grad_norm = loss, None
+            self._window.append(record)
+            _count(self._buckets, record)
+            if norm is not None:
+                self._spread(record.optimizer_step, norm)
+
+    def _spread(self, optimizer_step: tuple[int, int], norm: float) -> None:
+        """Let a norm count for the steps of its optimizer step that have none yet."""
+        for record in reversed(self._window):
+            if record.optimizer_step != optimizer_step or record.grad_norm is not None:
+                return
+            record.grad_norm = norm
+            self._buckets[record.counts.bucket].grad_norm.add(norm)
+
+    def figures(self, scope: Scope = "window") -> MeterFigures:
+        """Return the figures of the last steps, or of the epoch.
+
+        Reads what is still on a device, and so waits for it.
+
+        Parameters
+        ----------
+        scope : {"window", "epoch"}, default "window"
+            Of the last `window` steps, also those of the epoch before, or of the epoch's so far.
+
+        """
+        if scope not in _SCOPES:
+            msg = f"`scope` must be 'window' or 'epoch', but is {scope!r}."
+            raise ValueError(msg)
+        self._read()
+        edges = self._source.plan.edges.tolist()
+        buckets = [BucketFigures() for _ in edges[1:]]
+        if scope == "window":
+            for record in self._window:
+                _count(buckets, record)
+                if record.grad_norm is not None:
+                    buckets[record.counts.bucket].grad_norm.add(record.grad_norm)
+        else:
+            for bucket, counted in zip(buckets, self._buckets, strict=False):
+                bucket.merge(counted)
+        return MeterFigures(tuple(buckets), tuple(edges))
+
+    def between_bucket_share(
+        self,
+        of: Measure = "grad_norm",
+        scope: Scope = "window",
+    ) -> float:
+        """Return which share of the variance lies between buckets: how hard they jolt training.
+
+        As :meth:`MeterFigures.between_bucket_share`, of the figures of `scope`.
+        """
+        return self.figures(scope).between_bucket_share(of)
+
+    def scalars(
+        self, scope: Scope | None = None, *, prefix: str = "evenstride"
+    ) -> dict[str, float]:
+        """Return the figures under flat names, for any logger.
+
+        Names are ``prefix/scope/figure`` over all buckets, and ``prefix/scope/bucket_k/figure`` for
+        bucket ``k``. Figures are ``steps``, ``padding_efficiency``, ``mean_length``, ``loss``,
+        ``grad_norm``, ``seconds_per_step`` and ``tokens_per_second`` (of all ranks); over all
+        buckets also ``loss_between_bucket_share`` and ``grad_norm_between_bucket_share``. Where
+        there were any, ``loss_nonfinite`` and ``grad_norm_nonfinite`` count infinite values and
+        NaN. What is not known has no name.
+
+        Parameters
+        ----------
+        scope : {"window", "epoch"}, optional
+            By default both.
+        prefix : str, default "evenstride"
+            What all names begin with.
+
+        Returns
+        -------
+        dict of str to float
+            Finite values.
+
+        """
+        scopes = _SCOPES if scope is None else (scope,)
+        return {
+            name: value
+            for one in scopes
+            for name, value in self.figures(one).scalars(f"{prefix}/{one}").items()
+        }
+
+    def table(self, scope: Scope = "window") -> str:
+        """Return the figures as text for people; counts are those of all ranks."""
+        return self.figures(scope).table()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was counted, as plain numbers and lists, for JSON and ``torch.load``."""
+        self._read()
+        return {
+            "version": _STATE_VERSION,
+            "edges": self._source.plan.edges.tolist(),
+            "accumulation_steps": self._source.accumulation_steps,
+            "epoch": self._epoch,
+            "step": self._step,
+            "buckets": [bucket.to_list() for bucket in self._buckets],
+            "window": [
+                [*record.optimizer_step, *record.counts, *map(_plain, _values(record))]
+                for record in self._window
+            ],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on counting where `state` was taken.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the state is not whole, or is of other buckets or accumulation steps.
+
+        """
+        expected = BatchMeter.state_dict(self)
+        check_fields(state, expected)
+        check_same(state, expected, ("version", "edges", "accumulation_steps"))
+        self._epoch, self._step = state["epoch"], state["step"]
+        self._buckets = [BucketFigures.from_list(values) for values in state["buckets"]]
+        self._window.clear()
+        for epoch, optimizer_step, *values in state["window"]:
+            counts, known = StepCounts(*values[:7]), map(_number, values[7:])
+            self._window.append(_Record((epoch, optimizer_step), counts, *known))
+        self._clock, self._is_started = None, False
+
+
+def _count(buckets: list[BucketFigures], record: _Record) -> None:
+    """Count all of a step but its gradient norm."""
+    figures = buckets[record.counts.bucket]
+    figures.count(record.counts)
+    if record.loss is not None:
+        figures.loss.add(record.loss)
+    if record.seconds is not None:
+        figures.seconds.add(record.seconds)
+
+
+def _values(record: _Record) -> tuple[Any, Any, Any]:
+    return record.loss, record.grad_norm, record.seconds
+
+
+def _plain(value: float | None) -> float | str | None:
+    """Return infinite values and NaN, which JSON does not have, by their names."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _number(value: float | str | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,180 @@
+"""The meter in Lightning's loop, against what the model has recorded."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import evenstride as es
+from framework_support import documented, run_ranks, steps_of
+from meter_support import check_clock, check_scalars, new_sampler, without_seconds
+
+STOP = 8  # The step that a run goes on after, in its first epoch.
+WINDOW = 12
+JOB = f"""
+import json
+import os
+
+import lightning.pytorch as L
+import torch
+from framework_job import Model, new_collator, new_dataset
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+from meter_support import new_sampler
+from torch.utils.data import DataLoader
+
+import evenstride as es
+
+
+class Module(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = Model()
+        self.norms = []
+
+    def training_step(self, batch, batch_idx):
+        loss = self.model(**batch)["loss"]
+        self.log("own", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.model(**batch)
+
+    def on_before_optimizer_step(self, optimizer):
+        # Takes the norm without any change to the gradients.
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), 1e9)
+        self.norms.append(norm.item())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.5)
+
+
+def fit(name, accumulation_steps, step=0, checkpoint=None, validates=False, saves=False,
+        **options):
+    os.makedirs(name)
+    os.environ["EVENSTRIDE_RECORD"] = name
+    dataset, sampler, module = new_dataset(), new_sampler(), Module()
+    sampler.load_state_dict({{**sampler.state_dict(), "step": step}})
+    loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=new_collator())
+    callback = es.lightning.BatchMeterCallback(window={WINDOW})
+    saving = ModelCheckpoint(name, "{{step}}", every_n_train_steps={STOP}, save_top_k=-1)
+    trainer = L.Trainer(
+        accelerator="cpu", log_every_n_steps=3, accumulate_grad_batches=accumulation_steps,
+        gradient_clip_val=0.1, callbacks=[saving, callback] if saves else [callback],
+        logger=CSVLogger(name, "", ""), enable_checkpointing=saves, enable_progress_bar=False,
+        enable_model_summary=False, **options,
+    )
+    trainer.fit(module, loader, loader if validates else None, ckpt_path=checkpoint)
+    result = {{"norms": module.norms, "scalars": callback.meter.scalars("epoch"),
+               "state": callback.meter.state_dict()}}
+    with open(f"{{name}}.json", "w") as file:
+        json.dump(result, file)
+
+
+os.environ["EVENSTRIDE_RECORD"] = "."
+dataset, model = new_dataset(), Module()
+loader = DataLoader(dataset, batch_sampler=new_sampler(), collate_fn=new_collator())
+exec({documented("metrics.md", "meter-lightning")!r})
+with open("documented.json", "w") as file:
+    json.dump(trainer.callbacks[0].meter.scalars("epoch"), file)
+fit("one", 1, max_epochs=2, validates=True)
+fit("four", 4, max_epochs=2)
+fit("whole", 1, max_epochs=1, saves=True)
+fit("resumed", 1, step={STOP}, checkpoint="whole/step={STOP}.ckpt", max_epochs=1)
+try:
+    callback = es.lightning.BatchMeterCallback()
+    L.Trainer(
+        accelerator="cpu", callbacks=[callback], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    ).fit(Module(), DataLoader(new_dataset(), batch_size=2, collate_fn=new_collator()))
+except TypeError as error:
+    print(f"refused: {{error}}")
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("job")
+    (printed,) = run_ranks(JOB, folder, num_ranks=1)
+    (folder / "printed").write_text(printed, encoding="utf-8")
+    return folder
+
+
+def result_of(job, name):
+    return json.loads((job / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def rows_of(job, name):
+    """Return what was logged, by step."""
+    with (job / name / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        rows = {}
+        for row in csv.DictReader(file):
+            known = {key: float(value) for key, value in row.items() if value}
+            rows.setdefault(int(row["step"]), {}).update(known)
+        return rows
+
+
+def norm_of_each_step(norms, accumulation_steps):
+    """Return the norm of each step: that of its optimizer step, the last of an epoch with fewer."""
+    num_steps = len(new_sampler())
+    optimizer_steps = -(-num_steps // accumulation_steps)
+    return [
+        norms[epoch * optimizer_steps + step // accumulation_steps]
+        for epoch in range(len(norms) // optimizer_steps)
+        for step in range(num_steps)
+    ]
+
+
+@pytest.mark.parametrize(("name", "accumulation_steps"), [("one", 1), ("four", 4)])
+def test_figures_are_those_of_the_steps(job, name, accumulation_steps):
+    num_steps = len(new_sampler())
+    assert num_steps % 4 != 0
+    result, steps = result_of(job, name), steps_of(job / name, 0)
+    norms = norm_of_each_step(result["norms"], accumulation_steps)
+    assert len(steps) == len(norms) == 2 * num_steps
+    check_scalars(result["scalars"], "epoch", steps[num_steps:], norms[num_steps:])
+
+    rows = rows_of(job, name)
+    optimizer_steps = -(-num_steps // accumulation_steps)
+    logged = {at: row for at, row in rows.items() if "evenstride/window/loss" in row}
+    assert list(logged) == list(range(2, 2 * optimizer_steps, 3))
+    for step, row in logged.items():
+        epoch, rest = divmod(step, optimizer_steps)
+        done = epoch * num_steps + min((rest + 1) * accumulation_steps, num_steps)
+        window = slice(max(0, done - WINDOW), done)
+        check_scalars(row, "window", steps[window], norms[window])
+        assert row["own"] == pytest.approx(steps[done - 1].loss)
+    of_epochs = [at for at, row in rows.items() if "evenstride/epoch/loss" in row]
+    assert of_epochs == [optimizer_steps - 1, 2 * optimizer_steps - 1]
+    check_scalars(rows[of_epochs[0]], "epoch", steps[:num_steps], norms[:num_steps])
+
+
+def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint(job):
+    resumed, whole = result_of(job, "resumed")["state"], result_of(job, "whole")["state"]
+    assert without_seconds(resumed) == without_seconds(whole)
+    assert len(steps_of(job / "resumed", 0)) == len(steps_of(job / "whole", 0)) - STOP
+
+
+def test_the_documented_lines_meter_an_epoch(job):
+    check_scalars(result_of(job, "documented"), "epoch", steps_of(job, 0), None)
+
+
+def test_another_sampler_is_refused(job):
+    assert (job / "printed").read_text(encoding="utf-8").splitlines()[-1] == (
+        "refused: The training loader must have a BucketBatchSampler as its `batch_sampler`, but "
+        "has a BatchSampler."
+    )
+
+
+def test_validation_takes_no_time_of_steps(monkeypatch):
+    callback = es.lightning.BatchMeterCallback()
+    check_clock(monkeypatch, callback, lambda: callback.on_validation_end(None, None))
+
+
+def test_a_callback_needs_a_training():
+    with pytest.raises(
+        RuntimeError, match=r"^`on_train_start` must have been called, but was not\.$"
+    ):
+        es.lightning.BatchMeterCallback().on_train_epoch_start(None, None)
