@@ -101,12 +101,8 @@ def _records(tmp_path, monkeypatch):
 
 
 def new_trainer(**options):
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_model_summary": False,
-        "enable_progress_bar": False,
-    }
+    off = ("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar")
+    quiet = dict.fromkeys(off, False)
     return L.Trainer(**{"accelerator": "cpu", "max_epochs": EPOCHS, **quiet, **options})
 
 

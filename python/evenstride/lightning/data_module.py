@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenstride.lightning.framework import framework
 from evenstride.lightning.trainer_loader import TrainerLoader
@@ -12,7 +12,7 @@ from evenstride.sampler import BucketBatchSampler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightning.pytorch import LightningDataModule
+    from lightning.pytorch import LightningDataModule, Trainer
 
     from evenstride.lengths import Lengths
 else:
@@ -130,9 +130,9 @@ class BucketDataModule(LightningDataModule):
         return self._loader("test") if "test" in self._datasets else []
 
     def _loader(self, name: str) -> TrainerLoader:
-        sampler = self._samplers[name]
+        sampler, trainer = self._samplers[name], cast("Trainer", self.trainer)
         loader = TrainerLoader(
-            self._new_loader(self._datasets[name], sampler, self._collate), self.trainer
+            self._new_loader(self._datasets[name], sampler, self._collate), trainer
         )
         if loader.batch_sampler is not sampler:
             msg = "`new_loader` must use the sampler that it is given, but has used another."

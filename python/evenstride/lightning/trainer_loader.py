@@ -65,7 +65,7 @@ class TrainerLoader:
 
     """
 
-    def __init__(self, loader: DataLoader[Any] | Loader, trainer: Trainer | None) -> None:
+    def __init__(self, loader: DataLoader[Any] | Loader, trainer: Trainer) -> None:
         if not hasattr(trainer, "fit_loop"):
             msg = f"`trainer` must be a Trainer, but is a {type(trainer).__name__}."
             raise TypeError(msg)
@@ -102,13 +102,12 @@ class TrainerLoader:
             if step >= self._trainer.num_training_batches:
                 return  # With `max_steps`, Lightning asks again after the end of an epoch.
             saved = self._saved_state()
-            state |= saved
-            epoch = self._trainer.current_epoch
-            if self._trainer.overfit_batches:
-                epoch = 0
-            elif step > 0:  # Lightning counts an epoch that `max_steps` has cut short as over.
-                epoch = saved.get("epoch", epoch)
+            if not self._trainer.overfit_batches:
+                epoch = self._trainer.current_epoch
+                if step > 0:  # Lightning counts an epoch that `max_steps` has cut short as over.
+                    epoch = saved.get("epoch", epoch)
             self._epoch = epoch
+            state |= saved
         sampler.load_state_dict({**state, "epoch": epoch, "step": step})
         yield from self.loader
 
