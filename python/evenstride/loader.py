@@ -157,8 +157,18 @@ class Loader:
 
     @property
     def sampler(self) -> BucketBatchSampler:
-        """Whose batches are made."""
+        """As given. Frameworks call its ``set_epoch``."""
         return self._sampler
+
+    @property
+    def batch_sampler(self) -> BucketBatchSampler:
+        """The same, by the name that it has in a ``DataLoader``."""
+        return self._sampler
+
+    @property
+    def in_order(self) -> bool:
+        """Whether batches are handed out in the plan's order."""
+        return self._options.in_order
 
     @property
     def num_targets(self) -> int:

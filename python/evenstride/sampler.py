@@ -14,7 +14,7 @@ from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
 from evenstride.planner import make_plan
 from evenstride.prepared import check_pass, is_counting
-from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
+from evenstride.ranks import MadeOnce, checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenstride.plan import EpochPlan, StepInfo
 
 
-class BucketBatchSampler(Sampler[list[int]]):
+class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
     """Batches of samples of similar length, each bucket spread evenly over the epoch.
 
     Samples are shuffled anew within length buckets every epoch and packed greedily under a token
