@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -14,6 +13,7 @@ import numpy as np
 from evenstride import _core
 from evenstride.options import as_integer, as_num_threads
 from evenstride.plan_file import not_whole, read_arrays, write_arrays
+from evenstride.step_info import StepInfo, as_rank, as_step
 
 if TYPE_CHECKING:
     import os
@@ -39,33 +39,6 @@ _DTYPES = {
     "edges": ("i8", "u8"),
     "tokens": ("u8",),
 }
-
-
-@dataclass(frozen=True)
-class StepInfo:
-    """What one step of an epoch holds, on one rank and on all.
-
-    Attributes
-    ----------
-    bucket : int
-        The bucket of the rank's batch, from 0.
-    width : int
-        Tokens of a row of the rank's batch once padded, at least 1.
-    samples, tokens, padded_tokens : int
-        Of the rank's batch.
-    global_samples, global_tokens, global_padded_tokens : int
-        Of the batches of all ranks together.
-
-    """
-
-    bucket: int
-    width: int
-    samples: int
-    tokens: int
-    padded_tokens: int
-    global_samples: int
-    global_tokens: int
-    global_padded_tokens: int
 
 
 class RankBatches(Sequence["IndexArray"]):
@@ -381,24 +354,6 @@ class EpochPlan:
 
     def _metadata(self) -> dict[str, str]:
         return {"evenstride_plan": str(_FILE_VERSION), "facts": json.dumps(self._facts())}
-
-
-def as_rank(rank: SupportsIndex, num_replicas: int) -> int:
-    """Return `rank` as an int in ``[0, num_replicas)``; say what is wrong with it else."""
-    number = as_integer("rank", rank)
-    if not 0 <= number < num_replicas:
-        msg = f"`rank` must be in [0, num_replicas = {num_replicas}), but is {number}."
-        raise ValueError(msg)
-    return number
-
-
-def as_step(step: SupportsIndex, num_steps: int) -> int:
-    """Return `step` as an int in ``[0, num_steps)``; say what is wrong with it else."""
-    number = as_integer("step", step)
-    if not 0 <= number < num_steps:
-        msg = f"`step` must be in [0, num_steps = {num_steps}), but is {number}."
-        raise IndexError(msg)
-    return number
 
 
 def _unsigned(array: IndexArray) -> IndexArray:

@@ -9,7 +9,7 @@ from torch import distributed
 from torch.utils.data import Sampler
 
 from evenstride.options import as_count, as_integer
-from evenstride.plan import as_rank
+from evenstride.step_info import as_rank
 
 if TYPE_CHECKING:
     from typing import Any, SupportsIndex

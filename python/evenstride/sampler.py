@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evenstride.lengths import Lengths
-    from evenstride.plan import EpochPlan, StepInfo
+    from evenstride.plan import EpochPlan
+    from evenstride.step_info import StepInfo
 
 
 class BucketBatchSampler(MadeOnce, Sampler[list[int]]):

@@ -12,8 +12,8 @@ from evenstride.metrics.figures import BucketFigures, MeterFigures
 from evenstride.metrics.held import as_held, read
 from evenstride.metrics.source import PlanSource, StepCounts
 from evenstride.options import as_count
-from evenstride.plan import as_step
 from evenstride.state import check_fields, check_same
+from evenstride.step_info import as_step
 
 if TYPE_CHECKING:
     import torch

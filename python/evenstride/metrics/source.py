@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 import numpy as np
 
 from evenstride.options import as_count
-from evenstride.plan import EpochPlan, as_rank
+from evenstride.plan import EpochPlan
+from evenstride.step_info import as_rank
 
 if TYPE_CHECKING:
     from evenstride.cursor import Cursor

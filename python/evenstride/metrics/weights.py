@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from evenstride.metrics.source import PlanSource
-from evenstride.plan import as_step
+from evenstride.step_info import as_step
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
