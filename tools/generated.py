@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -37,3 +38,30 @@ def write_or_check(path: Path, generate: Callable[[], str], description: str, co
     sys.stdout.writelines(lines)
     print(f"{path.name} is out of date: run `{command}`.", file=sys.stderr)
     return 1
+
+
+def with_tables(page: Path, tables: Mapping[str, Callable[[], str]]) -> str:
+    """Return a page with each table between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+
+    Raises
+    ------
+    ValueError
+        If the page does not have a place for each.
+
+    """
+
+    def table(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{tables[found[2]]()}\n{found[3]}"
+
+    places = r"(?s)(<!-- table: (\w+) -->)\n.*?(<!-- end -->)"
+    text, count = re.subn(places, table, page.read_text(encoding="utf-8"))
+    if count != len(tables):
+        msg = f"{page.name} must have {len(tables)} tables, but has {count}."
+        raise ValueError(msg)
+    return text
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+    """Return a table, right-aligned but for the first `left` columns."""
+    rule = ["---" if column < left else "---:" for column in range(len(header))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,9 @@ from evenstride import plan_epoch
 from evenstride._tables import percent
 from evenstride.compare import compare_orders, comparison_tables
 from evenstride.read_lengths import read_lengths
-from generated import write_or_check
+from generated import markdown, with_tables, write_or_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from evenstride.lengths import LengthArray
     from evenstride.stats import PlanStats
 
@@ -95,25 +94,11 @@ def efficiency(lengths: LengthArray, **changed: Any) -> str:
     return percent(planned(lengths, **changed).padding_efficiency)
 
 
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Return a table, right-aligned but for the first `left` columns."""
-    rule = ["---" if column < left else "---:" for column in range(len(header))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
-
-
 def updated() -> str:
     """Return the page with every table as it is now."""
-    page = PAGE.read_text(encoding="utf-8")
     lengths = read_lengths(LENGTHS, counts=True)
-
-    def table(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{TABLES[found[2]](lengths)}\n{found[3]}"
-
-    page, tables = re.subn(r"(?s)(<!-- table: (\w+) -->)\n.*?(<!-- end -->)", table, page)
-    if tables != len(TABLES):
-        msg = f"{PAGE.name} must have {len(TABLES)} tables, but has {tables}."
-        raise ValueError(msg)
-    return page
+    tables = {name: partial(table, lengths) for name, table in TABLES.items()}
+    return with_tables(PAGE, tables)
 
 
 if __name__ == "__main__":
