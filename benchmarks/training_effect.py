@@ -99,7 +99,7 @@ def show(result: dict[str, Any]) -> None:
     )
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smoke test; it shows nothing")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each setting (default: 5)")
@@ -125,14 +125,14 @@ def parse_arguments() -> argparse.Namespace:
         metavar="PATH",
         help="where each run's steps are added, as a line of JSON (default: nowhere)",
     )
-    arguments = parser.parse_args()
-    if arguments.json is None and not arguments.quick:
-        arguments.json = RESULTS / "training_effect.json"
-    return arguments
+    options = parser.parse_args(arguments)
+    if options.json is None and not options.quick:
+        options.json = RESULTS / "training_effect.json"
+    return options
 
 
-def main() -> int:
-    arguments = parse_arguments()
+def main(given: Sequence[str] | None = None) -> int:
+    arguments = parse_arguments(given)
     torch.set_num_threads(arguments.threads)
     data = Data(QUICK if arguments.quick else FULL)
     try:

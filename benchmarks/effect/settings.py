@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenstride import BucketBatchSampler, optimal_edges, plan_epoch
+from evenstride.compare import ORDERS
 from evenstride.demo.batches import as_dataset
 from evenstride.demo.corpus import read_corpus, standard_library
 from evenstride.demo.model import new_model
@@ -29,20 +30,6 @@ class Setting:
     equal: str = "tokens"
     """What it has as much of as "stride": real tokens, or time, which is padded tokens."""
 
-
-ORDERS = (
-    "stride",
-    "balanced",
-    "stratified",
-    "mixed",
-    "shuffle",
-    "anti_repeat",
-    "diversity",
-    "diversity_2",
-    "round_robin",
-    "ascending",
-    "descending",
-)
 
 SETTINGS = {
     setting.name: setting
@@ -72,7 +59,7 @@ class Size:
     num_buckets: int = 6
 
 
-FULL = Size(1024, 2048, 64, 1800, 250, window=64)
+FULL = Size(1024, 2048, 64, 1200, 160, window=64)
 QUICK = Size(128, 256, 16, 160, 20, window=8, folder="asyncio")
 
 
