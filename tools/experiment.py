@@ -148,7 +148,7 @@ def noise(experiment: Experiment) -> str:
 def noise_differences(experiment: Experiment) -> str:
     """Return how far the noise between optimizer steps is from that of `stride`."""
     measures = {
-        "share, optimizer steps": norm_share("optimizer_step"),
+        "share (of 1), optimizer steps": norm_share("optimizer_step"),
         "noise, optimizer steps": loss_noise("optimizer_step"),
         "noise, four of them": loss_noise("running_mean"),
     }
