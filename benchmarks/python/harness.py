@@ -239,9 +239,9 @@ def _commit() -> str:
     if commit is None:
         return "none"
     changed = _first_line(
-        # Results are written into the tree; they do not change what was measured.
+        # Results, and the pages about them, do not change what was measured.
         *("git", "-C", str(BENCHMARKS.parent), "status", "--porcelain", "--", "."),
-        *(":(exclude)benchmarks/results", ":(exclude)docs/benchmarks.md"),
+        *(":(exclude)benchmarks/results", ":(exclude)docs"),
     )
     return commit + ("-dirty" if changed else "")
 

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-__all__ = ["LossNoise", "noise_of", "running_mean"]
+__all__ = [
+    "LossNoise",
+    "group_means",
+    "label_means",
+    "noise_of",
+    "running_mean",
+    "settled_from",
+    "without_trend",
+]
 
 _SETTLED = 1 / 3  # Where the steep beginning is over, as a fraction of the curve.
 _DEGREE = 3
@@ -53,22 +61,51 @@ class LossNoise:
 
 def noise_of(steps: Sequence[StepLoss], accumulation_steps: int) -> LossNoise:
     """Return the noise of a loss curve."""
-    begin = math.ceil(_SETTLED * len(steps) / accumulation_steps) * accumulation_steps
-    settled = steps[begin:]
-    if len(settled) < _FEWEST_OPTIMIZER_STEPS * accumulation_steps:
+    begin = settled_from(len(steps), accumulation_steps)
+    if begin is None:
         return LossNoise(math.nan, math.nan, math.nan, math.nan)
-    losses = np.array([step.loss for step in settled])
+    settled = steps[begin:]
     tokens = np.array([step.tokens for step in settled], np.float64)
-    buckets = np.array([step.bucket for step in settled])
-    places = np.log(np.arange(begin, len(steps)) + 1.0)
-    trend = Polynomial.fit(places, losses, _DEGREE)
-    rest = losses - trend(places)
+    rest = without_trend(np.array([step.loss for step in steps]), begin)
+    means = label_means(rest, np.array([step.bucket for step in settled]))
     return LossNoise(
         batch=float(rest.std()),
-        optimizer_step=float(_means(rest, tokens, accumulation_steps).std()),
-        running_mean=float(_means(rest, tokens, 4 * accumulation_steps).std()),
-        explained=_explained(rest, buckets),
+        optimizer_step=float(group_means(rest, tokens, accumulation_steps).std()),
+        running_mean=float(group_means(rest, tokens, 4 * accumulation_steps).std()),
+        explained=float(means.var() / rest.var()),
     )
+
+
+def settled_from(num_steps: int, accumulation_steps: int) -> int | None:
+    """Return the first step of the last two thirds, where an optimizer step begins.
+
+    None if these are fewer than eight optimizer steps.
+    """
+    begin = math.ceil(_SETTLED * num_steps / accumulation_steps) * accumulation_steps
+    return begin if num_steps - begin >= _FEWEST_OPTIMIZER_STEPS * accumulation_steps else None
+
+
+def without_trend(values: FloatArray, begin: int) -> FloatArray:
+    """Return how far each value from step `begin` on is from their trend."""
+    places = np.log(np.arange(begin, len(values)) + 1.0)
+    settled = values[begin:]
+    rest: FloatArray = settled - Polynomial.fit(places, settled, _DEGREE)(places)
+    return rest
+
+
+def label_means(values: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
+    """Return, in place of each value, the mean of all values that have its label."""
+    _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    means: FloatArray = (np.bincount(places, values) / counts)[places]
+    return means
+
+
+def group_means(values: FloatArray, weights: FloatArray, size: int) -> FloatArray:
+    """Return the weighted mean of each `size` values, one after the other; a rest is left out."""
+    whole = len(values) // size * size
+    groups, of_groups = (array[:whole].reshape(-1, size) for array in (values, weights))
+    means: FloatArray = (groups * of_groups).sum(axis=1) / of_groups.sum(axis=1)
+    return means
 
 
 def running_mean(steps: Sequence[StepLoss], window: int) -> tuple[FloatArray, FloatArray]:
@@ -84,19 +121,3 @@ def running_mean(steps: Sequence[StepLoss], window: int) -> tuple[FloatArray, Fl
     means = np.convolve(losses, ones, "valid") / np.convolve(tokens, ones, "valid")
     middles = np.arange(len(means), dtype=np.float64) + (window - 1) / 2
     return middles, means
-
-
-def _means(values: FloatArray, weights: FloatArray, size: int) -> FloatArray:
-    """Return the weighted mean of each `size` values, one after the other; a rest is left out."""
-    whole = len(values) // size * size
-    groups, of_groups = (array[:whole].reshape(-1, size) for array in (values, weights))
-    means: FloatArray = (groups * of_groups).sum(axis=1) / of_groups.sum(axis=1)
-    return means
-
-
-def _explained(values: FloatArray, labels: NDArray[np.int64]) -> float:
-    """Return the variance of the labels' means over the variance of all."""
-    between = np.zeros_like(values)
-    for label in np.unique(labels):
-        between[labels == label] = values[labels == label].mean()
-    return float(between.var() / values.var())
