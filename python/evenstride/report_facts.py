@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise
-from evenstride.compare import compare_orders
+from evenstride.compare import ORDERS
 from evenstride.lengths import as_lengths
+from evenstride.options import PlanOptions, as_num_threads
 from evenstride.page_charts import Ramp
 from evenstride.picture_data import step_labels, strip_of
-from evenstride.planner import plan_epoch
+from evenstride.planner import make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from evenstride import _core
     from evenstride.lengths import LengthArray, Lengths
     from evenstride.picture_data import Strip
     from evenstride.plan import EpochPlan
     from evenstride.stats import PlanStats
 
-__all__ = ["Facts", "InOrder", "facts_of"]
+__all__ = ["Facts", "InOrder", "Limits", "facts_of"]
 
 _COLUMNS, _MOST_ROWS = 720, 72  # Of a strip.
 _FIRST_STEPS = 80
-_WINDOWS = (16, 64, 256, 1024, 4096)
+_WINDOW_CHANGES: dict[str, dict[str, Any]] = {
+    "shuffle": {"composition": "shuffle"},
+    **{
+        f"{window:,}": {"composition": "window", "window": window}
+        for window in (16, 64, 256, 1024, 4096)
+    },
+    "frozen": {"composition": "frozen"},
+}
 
 
 @dataclass
@@ -42,12 +50,24 @@ class InOrder:
 
 
 @dataclass
+class Limits:
+    """What cannot be compared as it should be, by name.
+
+    `left_out` has why it is not possible at all, and `other_steps` how many steps it has where it
+    is not possible in ``steps_per_epoch``.
+    """
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    other_steps: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Facts:
     """What a report shows.
 
-    `orders` are the plan's own and all others by name, `left_out` why some cannot be had, and
-    `windows` the padding efficiency by window, between those of the other two compositions. Those,
-    `advice` and `lengths` are empty where nothing is compared, for the `reason`.
+    `orders` are the plan's own and all others by name, and `windows` the padding efficiency by
+    window, between those of the other two compositions, each with what limits it. They and `advice`
+    have nothing else where nothing is compared, for the `reason`.
     """
 
     plan: EpochPlan
@@ -57,8 +77,9 @@ class Facts:
     name: str
     reason: str = ""
     orders: dict[str, InOrder] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
+    order_limits: Limits = field(default_factory=Limits)
     windows: dict[str, float] = field(default_factory=dict)
+    window_limits: Limits = field(default_factory=Limits)
     advice: list[str] = field(default_factory=list)
 
     @property
@@ -80,9 +101,7 @@ def facts_of(plan: EpochPlan, lengths: Lengths | None, name: str) -> Facts:
     elif len(array := _checked(as_lengths(lengths), plan)) > MOST_SAMPLES_TO_REPLAN:
         facts.reason = f"there are more than {MOST_SAMPLES_TO_REPLAN:,} samples"
     else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # This plan's own warning was given.
-            _compare(facts, array)
+        _compare(facts, array)
     return facts
 
 
@@ -99,40 +118,85 @@ def _checked(lengths: LengthArray, plan: EpochPlan) -> LengthArray:
 def _compare(facts: Facts, lengths: LengthArray) -> None:
     """Plan the same samples in other ways."""
     plan = facts.plan
-    options: dict[str, Any] = {
-        **plan.options,
-        "epoch": plan.epoch,
-        "num_replicas": plan.num_replicas,
-        "buckets": plan.edges[1:-1].tolist(),
-        "merge_buckets": 1,
-        "steps_per_epoch": None,  # It may be out of what is possible otherwise.
-    }
-    own = options.pop("order")
-    for order, other in compare_orders(lengths, **_without(options, "shuffle")):
-        if isinstance(other, ValueError):
-            facts.left_out[order] = str(other)
-        elif order != own:
-            facts.orders[order] = _in_order(other)
-
-    def replan(change: dict[str, Any]) -> PlanStats:
-        return plan_epoch(lengths, **{**options, "order": own, **change}).stats()
-
-    facts.windows = _windows(lambda change: replan({"order": "stride", **change}))
-    facts.advice = list(advise(facts.stats, plan.options, replan))
+    replanner = _Replanner(plan, lengths)
+    own = plan.options["order"]
+    orders = {order: {"order": order} for order in ORDERS if order != own}
+    for order, other in replanner.plans(orders, facts.order_limits):
+        facts.orders[order] = _in_order(other)
+    windows = {name: {"order": "stride", **change} for name, change in _WINDOW_CHANGES.items()}
+    for name, other in replanner.plans(windows, facts.window_limits):
+        facts.windows[name] = other.stats().padding_efficiency
+    facts.advice = list(
+        advise(facts.stats, plan.options, lambda change: replanner.plan(change).stats())
+    )
 
 
-def _without(options: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key != name}
+class _Replanner:
+    """Plans the samples of a plan with other options, where its own are the same.
 
+    A sampler settles on one number of steps for all epochs, and would with other options too.
+    :func:`plan_epoch` takes each epoch by itself.
+    """
 
-def _windows(replan: Callable[[dict[str, Any]], PlanStats]) -> dict[str, float]:
-    """Return the padding efficiency of each window, between its two ends."""
-    changes: dict[str, dict[str, Any]] = {
-        "shuffle": {"composition": "shuffle"},
-        **{f"{window:,}": {"composition": "window", "window": window} for window in _WINDOWS},
-        "frozen": {"composition": "frozen"},
-    }
-    return {name: replan(change).padding_efficiency for name, change in changes.items()}
+    def __init__(self, plan: EpochPlan, lengths: LengthArray) -> None:
+        edges = {"buckets": plan.edges[1:-1].tolist(), "merge_buckets": 1}
+        self._options = PlanOptions.of(**{**plan.options, **edges})
+        self._lengths = lengths
+        self._epoch, self._num_replicas = plan.epoch, plan.num_replicas
+        self._is_settled = self._may_be_settled(plan)
+
+    def _may_be_settled(self, plan: EpochPlan) -> bool:
+        try:
+            settlement = self._settlement(self._planner(self._options), self._options)
+        except ValueError:  # Other epochs than this one have no step.
+            return False
+        return settlement.steps == plan.num_steps
+
+    def _planner(self, options: PlanOptions) -> _core.Planner:
+        return options.planner(self._lengths, as_num_threads(None))
+
+    def _settlement(self, planner: _core.Planner, options: PlanOptions) -> _core.Settlement:
+        return planner.settle(
+            num_replicas=self._num_replicas,
+            drop_last=options.drop_last,
+            steps_per_epoch=options.steps_per_epoch,
+        )
+
+    def plan(self, change: dict[str, Any]) -> EpochPlan:
+        """Return the plan with some options changed; raise a ValueError if it is impossible."""
+        options = replace(self._options, **change)
+        planner = self._planner(options)
+        return make_plan(
+            planner,
+            self._lengths,
+            options,
+            epoch=self._epoch,
+            num_replicas=self._num_replicas,
+            settlement=self._settlement(planner, options) if self._is_settled else None,
+        )
+
+    def plans(
+        self, changes: dict[str, dict[str, Any]], limits: Limits
+    ) -> Iterator[tuple[str, EpochPlan]]:
+        """Yield the plan of each change by its name, unless there is none."""
+        for name, change in changes.items():
+            try:
+                plan = self._possible_plan(change)
+            except ValueError as error:
+                limits.left_out[name] = str(error)
+                continue
+            if self._options.steps_per_epoch not in {None, plan.num_steps}:
+                limits.other_steps[name] = plan.num_steps
+            yield name, plan
+
+    def _possible_plan(self, change: dict[str, Any]) -> EpochPlan:
+        """Return the plan, without ``steps_per_epoch`` if it is not possible with it."""
+        try:
+            return self.plan(change)
+        except ValueError:
+            if self._options.steps_per_epoch is None:
+                raise
+            return self.plan({**change, "steps_per_epoch": None})
 
 
 def _in_order(plan: EpochPlan) -> InOrder:

@@ -36,7 +36,8 @@ def write_report(
     lengths : array_like of int, shape (n_samples,), optional
         The lengths that the plan was made of. With them, the page also has plans in all other
         orders and compositions, and what would help. Not so without them, with more than 20 million
-        of them, or for a plan of ``shuffle=False``; the page says so.
+        of them, or for a plan of ``shuffle=False``; the page says so. It also says which of those
+        plans are impossible, or are not possible in ``steps_per_epoch``.
     name : str, optional
         What the samples are called, for the title.
 

@@ -18,7 +18,7 @@ from evenstride.picture_data import histogram_of, shares_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evenstride.report_facts import Facts, InOrder
+    from evenstride.report_facts import Facts, InOrder, Limits
     from evenstride.stats import BucketStats, PlanStats
 
 __all__ = ["sections"]
@@ -93,8 +93,7 @@ def _orders(facts: Facts) -> Iterator[Markup]:
         *(_order(facts, order, facts.orders[order], own=order == own) for order in shown),
         class_="orders",
     )
-    for order, reason in facts.left_out.items():
-        yield element("p", f"Without {order}: {reason}", class_="note")
+    yield from _limits(facts, facts.order_limits)
     if facts.reason:
         yield element("p", f"Other orders are not shown: {facts.reason}.", class_="note")
         return
@@ -113,6 +112,22 @@ def _orders(facts: Facts) -> Iterator[Markup]:
             "p",
             "A batch of the order mixed has samples of any length, and counts for the bucket of "
             "its longest one.",
+            class_="note",
+        )
+
+
+def _limits(facts: Facts, limits: Limits) -> Iterator[Markup]:
+    """Say which plans are not there, and which have other steps than were asked for."""
+    for name, reason in limits.left_out.items():
+        yield element("p", f"Without {name}: {reason}", class_="note")
+    if limits.other_steps:
+        asked = count(facts.stats.steps)
+        has = ", ".join(
+            f"{name} ({count(steps)} steps)" for name, steps in limits.other_steps.items()
+        )
+        yield element(
+            "p",
+            f"Not possible in the {asked} steps of steps_per_epoch, and so in their own: {has}.",
             class_="note",
         )
 
@@ -240,8 +255,10 @@ def _padding(facts: Facts) -> Iterator[Markup]:
         f"{percent(padding / max(1, stats.padded_tokens))} of what is computed is padding. The "
         f"batches have {count(stats.distinct_shapes)} distinct shapes.",
     )
+    yield from _limits(facts, facts.window_limits)
     if not facts.windows:
-        yield element("p", f"Windows are not compared: {facts.reason}.", class_="note")
+        if facts.reason:
+            yield element("p", f"Windows are not compared: {facts.reason}.", class_="note")
         return
     values = ", ".join(f"{name} {percent(value)}" for name, value in facts.windows.items())
     chart = points_chart(

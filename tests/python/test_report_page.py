@@ -118,7 +118,7 @@ def test_every_order_has_a_strip_and_a_row_of_what_it_is(tmp_path):
     _, text = written(tmp_path / "report.html", order="balanced")
     captions = re.findall(r'<figure class="order"><figcaption><b>(\w+)', text)
     assert captions == ["balanced", *(order for order in ORDERS if order != "balanced")]
-    rows = {row[0]: row for row in Structure(text).cells if len(row) == 10}
+    rows = rows_of_orders(text)
     for order, plan in compare_orders(LENGTHS, **OPTIONS):
         assert rows[order][5] == f"{plan.stats().longest_run:,}"
 
@@ -178,6 +178,57 @@ def test_the_plan_of_a_sampler_has_a_page(tmp_path):
     assert f"<dd>{len(sampler):,}<small>of 2 batches each" in text
 
 
+def rows_of_orders(text):
+    return {row[0]: row for row in Structure(text).cells if len(row) == 10 and row[0] in ORDERS}
+
+
+def test_other_plans_have_the_steps_that_were_asked_for(tmp_path):
+    options = {"num_replicas": 2, "accumulation_steps": 4, "steps_per_epoch": 1450}
+    _, text = written(tmp_path / "report.html", **options)
+    rows = rows_of_orders(text)
+    natural = es.plan_epoch(
+        LENGTHS, **{**OPTIONS, **options, "steps_per_epoch": None}, order="mixed"
+    )
+    assert rows.keys() == set(ORDERS)
+    for order in ORDERS:
+        steps = natural.num_steps if order == "mixed" else 1450
+        assert rows[order][1] == f"{2 * steps:,}"
+    note = "Not possible in the 1,450 steps of steps_per_epoch, and so in their own: mixed "
+    assert re.findall(rf"{note}\(([\d,]+) steps\)\.<", text) == [f"{natural.num_steps:,}"]
+    windows = re.search(r"Padding efficiency by composition and window: ([^\"]+)\.", text)[1]
+    for window in ("16", "4,096"):
+        change = {"composition": "window", "window": int(window.replace(",", ""))}
+        stats = es.plan_epoch(LENGTHS, **OPTIONS, **options, **change).stats()
+        assert f"{window} {100 * stats.padding_efficiency:.1f}%" in windows.split(", ")
+
+
+def test_orders_and_windows_that_cannot_have_those_steps_have_their_own(tmp_path):
+    options = {"order": "mixed", "num_replicas": 2, "steps_per_epoch": 1071}
+    _, text = written(tmp_path / "report.html", **options)
+    note = r"Not possible in the 1,071 steps of steps_per_epoch, and so in their own: ([^<]+)\."
+    of_orders, of_windows = (
+        dict(re.findall(r"(\S+) \((\S+) steps\)", n)) for n in re.findall(note, text)
+    )
+    assert of_orders.keys() == set(ORDERS) - {"mixed"}
+    natural = es.plan_epoch(LENGTHS, num_replicas=2, **OPTIONS)
+    assert {*of_orders.values(), of_windows["shuffle"]} == {f"{natural.num_steps:,}"}
+    assert of_windows["frozen"] == "1,072"
+    assert rows_of_orders(text)["shuffle"][1] == f"{2 * natural.num_steps:,}"
+
+
+def test_the_plans_of_a_sampler_settle_on_steps_as_it_did(tmp_path):
+    pytest.importorskip("torch")
+    options = {"num_replicas": 2, **OPTIONS}
+    sampler = es.BucketBatchSampler(LENGTHS, rank=1, **options)
+    sampler.set_epoch(1)
+    assert len(sampler) != es.plan_epoch(LENGTHS, epoch=1, **options).num_steps
+    write_report(sampler.plan, tmp_path / "report.html", lengths=LENGTHS)
+    rows = rows_of_orders((tmp_path / "report.html").read_text(encoding="utf-8"))
+    for order in rows:
+        other = es.BucketBatchSampler(LENGTHS, rank=1, order=order, **options)
+        assert rows[order][1] == f"{2 * len(other):,}"
+
+
 def test_too_many_samples_are_not_planned_anew(tmp_path, monkeypatch):
     monkeypatch.setattr("evenstride.report_facts.MOST_SAMPLES_TO_REPLAN", 19_999)
     _, text = written(tmp_path / "report.html")
@@ -202,6 +253,15 @@ def test_lengths_of_another_plan_are_an_error(tmp_path, lengths):
         {"composition": "window", "steps_per_epoch": 2800},
         {"lengths": [9] * 9 + [900], "num_replicas": 8, "too_long": "alone", "max_length": 20},
         {"lengths": [3000, 4, 5], "too_long": "alone"},
+        {
+            "lengths": [8, 13, 10, 9],
+            "token_budget": 40,
+            "buckets": 2,
+            "num_replicas": 3,
+            "drop_last": True,
+            "epoch": 1,
+            "order": "mixed",
+        },
     ],
 )
 def test_a_page_of_any_plan_is_whole(tmp_path, options):
