@@ -26,8 +26,8 @@ _FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 # What is added to a command so that it takes no minute.
 _SHORTER = {"bench": ["--seconds", "0.01"], "demo": ["--help"]}
-# Programs of others, which start scripts of the reader.
-_LAUNCHERS = {"accelerate", "tensorboard", "torchrun"}
+# Programs of others, which get scripts and files of the reader.
+_PROGRAMS = {"accelerate", "chromium", "tensorboard", "torchrun"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _run_command(words):
         case ["pip", "install", package]:
             _check_extras(package)
         case _:
-            assert words[0] in _LAUNCHERS, words
+            assert words[0] in _PROGRAMS, words
 
 
 def _check_extras(package):
