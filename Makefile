@@ -133,7 +133,8 @@ $(STAMPS)/older: requirements/older.txt $(STAMPS)/test
 
 .PHONY: test-frameworks-older
 test-frameworks-older: $(STAMPS)/evenstride $(STAMPS)/older ## The same, with those of a year before
-	PYTHONPATH=$(CURDIR)/$(VENV)/older $(BIN)/python -m pytest tests/python/test_framework_*.py
+	EVENSTRIDE_FRAMEWORKS=older PYTHONPATH=$(CURDIR)/$(VENV)/older \
+	  $(BIN)/python -m pytest tests/python/test_framework_*.py
 
 .PHONY: test-wheel
 test-wheel: wheel ## Install that wheel where there are only numpy and torch, and use it
