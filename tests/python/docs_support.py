@@ -7,7 +7,10 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from docs_calls import asked_for
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
@@ -119,8 +122,13 @@ def _check_extras(package):
         assert re.search(rf"(?m)^{extra} = \[", known), extra
 
 
+@cache
+def blocks_of_tests():
+    """Return the page and the name of each block that a test asks for."""
+    codes = (test.read_text(encoding="utf-8") for test in TESTS.glob("test_*.py"))
+    return {block for code in codes for block in asked_for(code)}
+
+
 def runs_elsewhere(block):
-    """Return whether there is a test that names both the page and the block."""
-    page = block.page.removeprefix("docs/")
-    texts = (test.read_text(encoding="utf-8") for test in TESTS.glob("test_*.py"))
-    return any(f'"{page}"' in text and f'"{block.name}"' in text for text in texts)
+    """Return whether there is a test that asks for the block."""
+    return (block.page.removeprefix("docs/"), block.name) in blocks_of_tests()

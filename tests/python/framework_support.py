@@ -27,10 +27,11 @@ class Step:
     loss: float
 
 
-def documented(page, name):
-    """Return the Python code that follows ``<!-- run: NAME -->`` on a page of the documentation."""
+def documented(page, name, *, language="python"):
+    """Return the block that follows ``<!-- run: NAME -->`` on a page of the documentation."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    found = re.findall(rf"<!-- run: {re.escape(name)} -->\n```python\n(.*?)```", text, re.DOTALL)
+    begin = rf"<!-- run: {re.escape(name)} -->\n```{language}\n"
+    found = re.findall(rf"{begin}(.*?)```", text, re.DOTALL)
     assert len(found) == 1, f"{page} has {len(found)} blocks of the name {name!r}"
     return found[0]
 

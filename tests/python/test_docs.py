@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 import evenstride as es
+from docs_calls import asked_for
 from docs_support import PAGES, ROOT, blocks_of, run, runs_elsewhere
 
 pytestmark = [
@@ -38,6 +39,25 @@ def test_a_block_that_has_a_name_is_run_by_another_test(page):
         block.place for block in blocks_of(page) if block.name and not runs_elsewhere(block)
     ]
     assert forgotten == []
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("documented('p.md', 'a')", ["a"]),
+        ("PAGE = 'p.md'\nparts(PAGE, 'a', 'b', at_step='c')", ["a", "b"]),
+        ('script = f\'exec({documented("p.md", "a")!r})\'', ["a"]),
+        ("WAYS = ['a', 'b']\n[documented('p.md', way) for way in WAYS]", ["a", "b"]),
+        ("for i in ('a', 'b'):\n  documented('p.md', f'{i}-c')", ["a-c", "b-c"]),
+        ("@mark.parametrize('i', ['a'])\ndef test(i): documented('p.md', i)", ["a"]),
+        ("def names(block, *, of): documented('p.md', block)\nnames('a', of='b')", ["a"]),
+        ("name = f'{name}'\ndocumented('p.md', name)", []),
+        ("page, name = 'p.md', 'a'\ndocument('p.md', 'a')", []),
+        ("'documented(\"p.md\", \"a\")'  # documented('p.md', 'a')", []),
+    ],
+)
+def test_a_block_is_run_where_code_asks_for_it(code, names):
+    assert asked_for(code) == {("p.md", name) for name in names}
 
 
 def test_the_reference_describes_every_public_name_and_module():

@@ -14,17 +14,19 @@ PAGE = DOCS / "reports.md"
 ROOT = DOCS.parent
 
 
-def commands():
-    """Return the commands of the page that begin with our name, each as a list of arguments."""
-    blocks = re.findall(r"```\n(evenstride .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return {line.split()[1]: shlex.split(line.replace("\\\n", ""))[1:] for line in blocks}
+def arguments_of(name):
+    """Return what the page gives to our command, in a block of this name."""
+    line = documented("reports.md", name, language="").replace("\\\n", "")
+    program, *arguments = shlex.split(line)
+    assert program == "evenstride"
+    return arguments
 
 
 def test_the_report_is_as_large_as_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sizes = []
     for ranks in ("4", "1"):
-        plan = [ranks if argument == "4" else argument for argument in commands()["plan"]]
+        plan = [ranks if argument == "4" else argument for argument in arguments_of("plan")]
         plan[1] = str(ROOT / plan[1])
         assert run(plan) == 0
         sizes.append((tmp_path / "report.html").stat().st_size / 1000)
@@ -37,9 +39,9 @@ def test_the_search_prints_what_the_page_shows(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert run(commands()["tune"]) == 0
+    assert run(arguments_of("tune")) == 0
     shown = re.search(
-        r"<!-- output: tune -->\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+        r"<!-- output: tune -->\n```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
     )
     assert capsys.readouterr().out == shown[1]
 
