@@ -349,31 +349,40 @@ def report(tmp_path_factory):
     return plan, path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 400])
-def test_a_browser_shows_the_page_without_complaint(browser, report, width, scheme):
-    plan, path = report
-    shown = Opened(browser, path, width=width, scheme=scheme)
-    try:
-        assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert len(colours_of(shown.pixels())) > 100
-        paper = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        levels = [int(level) for level in re.findall(r"\d+", paper)]
-        assert min(levels) > 240 if scheme == "light" else max(levels) < 40
-        ramp = Ramp(len(plan.edges) - 1)
-        bucket_colours = {ramp.colour(k) for k in range(ramp.num_buckets)}
-        strips = len(ORDERS) * 2
-        assert shown.page.locator("img.strip").count() == strips
-        for number in (0, 1, strips - 2):
-            colours = colours_of(shown.pixels("img.strip", number))
-            there = sum(n for colour, n in colours.items() if colour in bucket_colours)
-            assert there > 0.9 * sum(colours.values())
-        assert bucket_colours <= colours_of(shown.pixels("img.strip")).keys()
-        # Once all is drawn: nothing but the page itself and what it holds was asked for.
-        assert [url for url in shown.requests if not url.startswith("data:")] == [path.as_uri()]
-        assert shown.faults == []
-    finally:
-        shown.page.close()
+@pytest.fixture(
+    scope="module",
+    params=[(width, scheme) for width in (1200, 400) for scheme in ("light", "dark")],
+)
+def shown(browser, report, request):
+    width, scheme = request.param
+    opened = Opened(browser, report[1], width=width, scheme=scheme)
+    yield opened, width, scheme
+    opened.page.close()
+
+
+def test_text_can_be_read_on_its_ground(shown):
+    assert shown[0].page.evaluate(LEAST_CONTRAST) > 4.5
+
+
+def test_a_browser_shows_the_page_without_complaint(shown, report):
+    (shown, width, scheme), (plan, path) = shown, report
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert len(colours_of(shown.pixels())) > 100
+    paper = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    levels = [int(level) for level in re.findall(r"\d+", paper)]
+    assert min(levels) > 240 if scheme == "light" else max(levels) < 40
+    ramp = Ramp(len(plan.edges) - 1)
+    bucket_colours = {ramp.colour(k) for k in range(ramp.num_buckets)}
+    strips = len(ORDERS) * 2
+    assert shown.page.locator("img.strip").count() == strips
+    pictures = [colours_of(shown.pixels("img.strip", n)) for n in (0, 1, strips - 2)]
+    for colours in pictures:
+        there = sum(n for colour, n in colours.items() if colour in bucket_colours)
+        assert there > 0.9 * sum(colours.values())
+    assert bucket_colours <= pictures[0].keys()
+    # Once all is drawn: nothing but the page itself and what it holds was asked for.
+    assert [url for url in shown.requests if not url.startswith("data:")] == [path.as_uri()]
+    assert shown.faults == []
 
 
 def test_every_step_is_at_its_place_in_the_strip(browser, tmp_path):
@@ -389,10 +398,3 @@ def test_every_step_is_at_its_place_in_the_strip(browser, tmp_path):
         f"#{value:06x}" != ramp.colour(label) for value, label in zip(row, labels, strict=True)
     ]
     assert np.mean(wrong) < 0.1  # At the borders of the picture's pixels.
-
-
-def test_text_can_be_read_on_its_ground(browser, report):
-    for scheme in ("light", "dark"):
-        shown = Opened(browser, report[1], width=1200, scheme=scheme)
-        assert shown.page.evaluate(LEAST_CONTRAST) > 4.5
-        shown.page.close()
