@@ -16,6 +16,7 @@ from evenstride.loader_checks import as_ragged, check_agreement
 from evenstride.options import PlanOptions, as_count
 from evenstride.producers import is_native
 from evenstride.sampler import BucketBatchSampler
+from evenstride.transformers.meter import BatchMeterCallback
 from evenstride.transformers.position import BucketPosition
 from evenstride.transformers.sample_lengths import sample_lengths
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
         args: Any
         accelerator: Any
+        callback_handler: Any
         train_dataset: Any
         processing_class: Any
         _train_batch_size: int
@@ -118,6 +120,9 @@ class BucketBatchMixin(_Trainer):
 
         """
         self._check_arguments()
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, BatchMeterCallback):
+                callback.trainer = self
         # Made for what the Trainer, or a subclass, decides: the columns, the workers, ...
         made = super().get_train_dataloader()
         kept = {name: getattr(made, name) for name in _KEPT}
