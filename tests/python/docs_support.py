@@ -27,7 +27,7 @@ _FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # What is added to a command so that it takes no minute.
 _SHORTER = {"bench": ["--seconds", "0.01"], "demo": ["--help"]}
 # Programs of others, which start scripts of the reader.
-_LAUNCHERS = {"accelerate", "tensorboard", "torchrun"}
+_LAUNCHERS = {"accelerate", "chromium", "tensorboard", "torchrun"}
 
 
 @dataclass(frozen=True)
