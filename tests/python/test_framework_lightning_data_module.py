@@ -51,9 +51,9 @@ def test_evaluation_has_every_sample_once_the_longest_first_and_the_same_each_ti
     assert model.evaluated == expected[:1] + 4 * expected
 
 
-def on_two_ranks(monkeypatch):
-    """Return a Trainer that says it is the first of two ranks."""
-    ranks = property(lambda _: {"num_replicas": 2, "rank": 0})
+def on_two_ranks(monkeypatch, rank):
+    """Return a Trainer that says it is one of two ranks."""
+    ranks = property(lambda _: {"num_replicas": 2, "rank": rank})
     monkeypatch.setattr(L.Trainer, "distributed_sampler_kwargs", ranks)
     return new_trainer()
 
@@ -85,9 +85,17 @@ def on_two_ranks(monkeypatch):
 def test_says_where_evaluation_has_not_every_sample_once(monkeypatch, options, message):
     rows = [{"input_ids": [1]}] * 7
     data = BucketDataModule(rows, dict, val_dataset=rows, **options)
-    data.trainer = on_two_ranks(monkeypatch)
+    data.trainer = on_two_ranks(monkeypatch, 0)
     with pytest.warns(UserWarning, match=f"^{re.escape(message)}$"):
         data.setup("validate")
+    data.trainer = on_two_ranks(monkeypatch, 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data.setup("validate")
+    assert message not in [str(one.message) for one in caught]
+
+
+def test_says_nothing_where_evaluation_has_every_sample_once():
     data = BucketDataModule(DATASET, COLLATE, val_dataset=OTHERS, **OPTIONS)
     data.trainer = new_trainer()
     with warnings.catch_warnings():

@@ -153,7 +153,15 @@ class Stream(IterableDataset):
             TypeError,
             (
                 "`train_dataset[1]` must be a mapping with 'input_ids', of which the length is "
-                "taken, but is of type dict; pass `lengths=` to give them."
+                "taken, but has only 'ids'; pass `lengths=` to give them."
+            ),
+        ),
+        (
+            lambda: [[1, 2]],
+            TypeError,
+            (
+                "`train_dataset[0]` must be a mapping with 'input_ids', of which the length is "
+                "taken, but is of type list; pass `lengths=` to give them."
             ),
         ),
     ],

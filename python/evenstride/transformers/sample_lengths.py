@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,8 +102,11 @@ def _length(sample: Any, index: int, field: str) -> int:
     try:
         return len(sample[field])
     except (IndexError, KeyError, TypeError):
+        found = f"is of type {type(sample).__name__}"
+        if isinstance(sample, Mapping) and field not in sample:
+            found = f"has only {', '.join(map(repr, sample))}"
         msg = (
             f"`train_dataset[{index}]` must be a mapping with {field!r}, of which the length is "
-            f"taken, but is of type {type(sample).__name__}; pass `lengths=` to give them."
+            f"taken, but {found}; pass `lengths=` to give them."
         )
         raise TypeError(msg) from None
