@@ -52,10 +52,13 @@ def torture_loader(
     tortures: list[Torture] = []
     failures: list[BaseException] = []
     end_s = time.monotonic() + seconds
-    verdicts = [True]
-    # All consumers take part in as many passes: of those that one leaves out, none gets to the end.
+    verdicts: list[bool] = []
+    # All consumers take part in as many passes, at least one: of those that one leaves out, none
+    # gets to the end.
     barrier = threading.Barrier(
-        num_targets, lambda: verdicts.append(time.monotonic() < end_s), timeout=seconds + 20
+        num_targets,
+        lambda: verdicts.append(not verdicts or time.monotonic() < end_s),
+        timeout=seconds + 20,
     )
 
     def goes_on() -> bool:

@@ -94,6 +94,7 @@ def planning(
             its_own = {parameter.name: given.pop(parameter.name) for parameter in own}
             source = {name: given.pop(name) for name in INPUT_NAMES}
             path = source.pop("path")
+            _check_outputs(path, its_own)
             options = ask(chosen_options, given)
             if "path" in names:
                 its_own["path"] = path
@@ -105,6 +106,19 @@ def planning(
         return decorated
 
     return decorate
+
+
+def _check_outputs(path: str, own: dict[str, Any]) -> None:
+    """Say which output would take the place of the input, from which it may still be read."""
+    for name, output in own.items():
+        if (
+            isinstance(output, Path)
+            and output.exists()
+            and output.resolve() == Path(path).resolve()
+        ):
+            flag = f"--{name.replace('_', '-')}"
+            msg = f"{flag} must be another file than the samples', but is `{output}`."
+            raise Failure(msg)
 
 
 def tracked(items: Iterable[_T], text: str, total: int) -> Iterable[_T]:

@@ -12,6 +12,8 @@ import numpy as np
 from evenstride import _core
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from evenstride.lengths import LengthArray
 
 UNLIMITED = 2**64 - 1
@@ -186,3 +188,19 @@ class PlanOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return the options as plain values, for states and reports."""
         return asdict(self)
+
+
+def check_names_for_trainer(names: Iterable[str], left_to: Mapping[str, str] | None = None) -> None:
+    """Say which option of a sampler that is made for a Trainer is none, or not for users to set.
+
+    `left_to` says what sets an option, besides the ranks, which the Trainer always does.
+    """
+    left_to = {"num_replicas": "the Trainer", "rank": "the Trainer", **(left_to or {})}
+    known = {field.name for field in fields(PlanOptions)} | {"num_threads"}
+    for name in names:
+        if name in left_to:
+            msg = f"`{name}` must be left to {left_to[name]}, but is given."
+            raise TypeError(msg)
+        if name not in known:
+            msg = f"`{name}` must be an option of BucketBatchSampler, but is not."
+            raise TypeError(msg)

@@ -6,15 +6,15 @@ documentation of safetensors, whose readers can open these files too.
 
 from __future__ import annotations
 
-import errno
 import json
 import operator
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from evenstride.drafts import draft_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,20 +44,12 @@ def write_arrays(
         }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    path = Path(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    if not path.parent.is_dir():  # Else the error would name the draft.
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    try:
-        with draft.open("xb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for _, array in ordered:
-                array.astype(array.dtype.newbyteorder("<"), copy=False).tofile(file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft_of(path) as draft, draft.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, array in ordered:
+            array.astype(array.dtype.newbyteorder("<"), copy=False).tofile(file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenstride.drafts import draft_of
 from evenstride.pages import page
 from evenstride.report_facts import facts_of
 from evenstride.report_sections import sections
@@ -60,5 +60,6 @@ def write_report(
     """
     title = f"The epoch of {name}" if name else "The epoch"
     text = page(title, *sections(facts_of(plan, lengths, name)))
-    # File names may hold what is no character.
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    with draft_of(path) as draft:
+        # File names may hold what is no character.
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import pickle
 from itertools import product
 from pathlib import Path
@@ -331,9 +330,3 @@ def test_prompts_that_the_data_has_not_are_named():
     for rows in (ds[:], [ds[0], ds[1]]):
         with pytest.raises(ValueError, match=whole(message)):
             COLLATE(rows)
-
-
-def test_the_page_of_the_data_path_says_what_happens():
-    result = doctest.testfile(str(PAGE), module_relative=False)
-    assert result.attempted > 0
-    assert result.failed == 0

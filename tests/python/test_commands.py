@@ -69,6 +69,18 @@ def test_a_report_is_of_the_plan_and_names_what_it_is_of(capsys, npy, tmp_path):
     assert text.count('<figure class="order">') == len(ORDERS)
 
 
+@pytest.mark.parametrize("option", ["--save", "--report", "--plot"])
+def test_an_output_never_takes_the_place_of_the_lengths(capsys, npy, tmp_path, option):
+    before = Path(npy).read_bytes()
+    link = tmp_path / "link.npy"
+    link.symlink_to(npy)
+    for output in (npy, str(link)):
+        assert fails(capsys, "plan", npy, *OPTIONS, option, output) == (
+            f"{option} must be another file than the samples', but is `{output}`."
+        )
+    assert Path(npy).read_bytes() == before
+
+
 def test_a_report_that_cannot_be_written_is_one_sentence(capsys, npy, tmp_path):
     (tmp_path / "folder").mkdir()
     page = str(tmp_path / "folder")

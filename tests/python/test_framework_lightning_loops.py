@@ -4,87 +4,38 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-import warnings
 from functools import partial
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import evenstride as es
-from framework_job import Model, new_collator, new_dataset
-from framework_support import documented
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # It touches names that are deprecated elsewhere.
-    import lightning as L  # noqa: N812 - As its own documentation does.
-    from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
-
-    from evenstride.lightning import BucketDataModule, TrainerLoader
+from lightning_support import (
+    COLLATE,
+    DATASET,
+    EPOCHS,
+    L,
+    Module,
+    fit,
+    named,
+    new_trainer,
+    sampler_of,
+    with_dataloader,
+    with_loader,
+    with_module,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice as warnings.
 
 PAGE = "frameworks/lightning.md"
-ROWS = new_dataset()
-DATASET, OTHERS = ROWS.select(range(24)), ROWS.select(range(24, 32))
-COLLATE = new_collator()
-OPTIONS = {"token_budget": 96}
-EPOCHS = 3
-
-
-def named(block, **names):
-    """Return the names that code of the documentation defines."""
-    exec(documented(PAGE, block), names)  # noqa: S102 - It is our own.
-    return names
-
-
-class Module(L.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.model = Model()
-        self.trained = []
-        self.evaluated = []
-
-    def training_step(self, batch, batch_idx):
-        loss = self.model(**batch)["loss"]
-        place = self.trainer.current_epoch, batch_idx, self.trainer.global_step
-        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
-        self.trained.append((*place, rate, batch["input_ids"][:, 0].tolist(), loss.item()))
-        return loss
-
-    def validation_step(self, batch, batch_idx):  # noqa: ARG002
-        self.evaluated.append(batch["input_ids"][:, 0].tolist())
-
-    test_step = predict_step = validation_step
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
 
 class Scheduled(Module):
-    configure_optimizers = named("schedule", torch=torch)["configure_optimizers"]
-
-
-def sampler_of(dataset=DATASET, **options):
-    return es.BucketBatchSampler(dataset.lengths, **OPTIONS, **options)
-
-
-def with_dataloader(trainer, *, num_workers=0, **options):
-    loader = partial(DataLoader, DATASET, collate_fn=COLLATE, num_workers=num_workers)
-    return TrainerLoader(loader(batch_sampler=sampler_of(**options)), trainer)
-
-
-def with_loader(trainer):
-    return TrainerLoader(es.Loader(DATASET, sampler_of(), COLLATE), trainer)
+    configure_optimizers = named(PAGE, "schedule", torch=torch)["configure_optimizers"]
 
 
 def bare_loader(_):
     return es.Loader(DATASET, sampler_of(), COLLATE)
-
-
-def with_module(_):
-    return BucketDataModule(DATASET, COLLATE, val_dataset=OTHERS, **OPTIONS)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -100,24 +51,8 @@ def _records(tmp_path, monkeypatch):
     monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
 
 
-def new_trainer(**options):
-    off = ("logger", "enable_checkpointing", "enable_model_summary", "enable_progress_bar")
-    quiet = dict.fromkeys(off, False)
-    return L.Trainer(**{"accelerator": "cpu", "max_epochs": EPOCHS, **quiet, **options})
-
-
-def fit(data_of, module=Module, *, checkpoint=None, callbacks=(), **options):
-    """Train, and return what was trained on: where Lightning was, the rate, the batch, the loss."""
-    trainer = new_trainer(
-        callbacks=list(callbacks), enable_checkpointing=bool(callbacks), **options
-    )
-    model = module()
-    trainer.fit(model, data_of(trainer), ckpt_path=checkpoint)
-    return model.trained
-
-
 def saving(folder, **options):
-    return ModelCheckpoint(folder, "{step}", save_top_k=-1, **options)
+    return L.pytorch.callbacks.ModelCheckpoint(folder, "{step}", save_top_k=-1, **options)
 
 
 def checkpoints_of(folder):
@@ -192,8 +127,9 @@ def test_goes_on_with_the_batch_that_an_exception_interrupted(tmp_path, trained)
             if len(self.trained) == trained:
                 raise OSError  # Without a message.
 
+    callback = L.pytorch.callbacks.OnExceptionCheckpoint(tmp_path)
     with pytest.raises(OSError, match=r"^$"):
-        fit(with_dataloader, Interrupted, callbacks=[OnExceptionCheckpoint(tmp_path)])
+        fit(with_dataloader, Interrupted, callbacks=[callback])
     rest = fit(with_dataloader, checkpoint=next(tmp_path.glob("*.ckpt")))
     assert rest == fit(with_dataloader)[trained:]
 
@@ -236,44 +172,6 @@ def test_the_number_of_steps_is_known_and_the_schedule_ends_with_it():
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.1 * 0.1)
 
 
-def test_evaluation_has_every_sample_once_the_longest_first_and_the_same_each_time():
-    data = BucketDataModule(DATASET, COLLATE, val_dataset=OTHERS, test_dataset=OTHERS, **OPTIONS)
-    model = Module()
-    batches = list(sampler_of(OTHERS, shuffle=False))
-    expected = [[24 + index for index in batch] for batch in batches]
-    for evaluate in (new_trainer().validate, new_trainer().validate, new_trainer().test):
-        model.evaluated.clear()
-        evaluate(model, datamodule=data, verbose=False)
-        assert model.evaluated == expected
-    model.evaluated.clear()
-    trainer = new_trainer(max_epochs=2, val_check_interval=3, num_sanity_val_steps=1)
-    trainer.fit(model, datamodule=data)
-    assert model.evaluated == expected[:1] + 4 * expected
-
-
-def test_predicts_where_a_dataloader_would_not():
-    trainer, model = new_trainer(), Module()
-    loader = with_dataloader(trainer)
-    trainer.predict(model, loader)
-    trainer.predict(model, loader)
-    assert model.evaluated == 2 * list(sampler_of())
-    message = (
-        "`lengths` must be the tokens of each sample, but is a SequentialSampler: if Lightning put "
-        "it there, wrap the DataLoader in `evenstride.lightning.TrainerLoader`, or pass "
-        "`use_distributed_sampler=False` (which does not help to predict)."
-    )
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        trainer.predict(model, loader.loader)
-
-
-def test_a_module_makes_the_loader_that_it_is_told_to():
-    names = {"DataLoader": DataLoader, "es": es, "dataset": DATASET, "collate": COLLATE}
-    data = named("workers", **names)["data"]
-    trained = fit(lambda _: data, max_epochs=1)
-    assert [one[4] for one in trained] == list(sampler_of())
-    assert data.train_dataloader().loader.num_workers == 2
-
-
 def test_workers_are_seeded_as_lightning_does(monkeypatch):
     monkeypatch.setenv("PL_SEED_WORKERS", "1")
     made = []
@@ -306,94 +204,3 @@ def test_another_sampler_than_that_of_the_checkpoint_is_refused(tmp_path, module
     first = min(checkpoints_of(tmp_path).items())[1]
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         fit(partial(with_dataloader, seed=3), module, checkpoint=first)
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (
-            lambda trainer: TrainerLoader(DataLoader(DATASET), trainer),
-            TypeError,
-            (
-                "`loader` must be a Loader, or a DataLoader whose `batch_sampler` is a "
-                "BucketBatchSampler, but is a DataLoader with a BatchSampler."
-            ),
-        ),
-        (
-            lambda trainer: TrainerLoader([1, 2], trainer),
-            TypeError,
-            (
-                "`loader` must be a Loader, or a DataLoader whose `batch_sampler` is a "
-                "BucketBatchSampler, but is a list."
-            ),
-        ),
-        (
-            lambda trainer: TrainerLoader(
-                es.Loader(DATASET, sampler_of(), COLLATE, in_order=False), trainer
-            ),
-            ValueError,
-            "`in_order` of `loader` must be True, but is False.",
-        ),
-        (
-            lambda _: TrainerLoader(es.Loader(DATASET, sampler_of(), COLLATE), None),
-            TypeError,
-            "`trainer` must be a Trainer, but is a NoneType.",
-        ),
-        (
-            lambda trainer: [with_dataloader(trainer)],
-            TypeError,
-            "A TrainerLoader must be all that a Trainer trains from, but it is in a list.",
-        ),
-        (
-            partial(with_dataloader, num_replicas=2, rank=0),
-            ValueError,
-            (
-                "`num_replicas` of the sampler must be that of the Trainer, 1, but is 2: use the "
-                "sampler only once `fit` has begun, or give it `num_replicas` and `rank`."
-            ),
-        ),
-        (
-            lambda _: BucketDataModule(DATASET, COLLATE, lengths=[1, 2], **OPTIONS),
-            TypeError,
-            "`lengths` must be callable, but is a list.",
-        ),
-        (
-            lambda _: BucketDataModule(DATASET, None, **OPTIONS),
-            TypeError,
-            "`collate` must be callable, but is a NoneType.",
-        ),
-        (
-            lambda _: BucketDataModule([{"input_ids": [1]}], COLLATE, **OPTIONS),
-            TypeError,
-            "`lengths` must be given, because a list has no `lengths` of its own.",
-        ),
-        (
-            lambda _: BucketDataModule(
-                DATASET,
-                COLLATE,
-                new_loader=lambda *_: es.Loader(DATASET, sampler_of(), COLLATE),
-                **OPTIONS,
-            ),
-            ValueError,
-            "`new_loader` must use the sampler that it is given, but has used another.",
-        ),
-        (
-            lambda _: with_module(None).sampler,
-            RuntimeError,
-            "`sampler` must be asked for once the Trainer has called `setup('fit')`.",
-        ),
-    ],
-)
-def test_says_what_is_wrong(make, error, message):
-    with pytest.raises(error, match=f"^{re.escape(message)}$"):
-        fit(make)
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("evenstride.lightning")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("lightning", "lightning.pytorch", "pytorch_lightning"):
-        monkeypatch.setitem(sys.modules, name, None)
-    message = "Lightning must be installed: `pip install 'evenstride[lightning]'`."
-    with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
-        __import__("evenstride.lightning")

@@ -9,21 +9,17 @@ import pytest
 
 import evenstride as es
 from framework_support import documented, run_ranks, steps_of
-from meter_support import check_clock, check_scalars, new_sampler, without_seconds
+from meter_support import OPTIONS, SEED, check_clock, check_scalars, new_sampler, without_seconds
 
-STOP = 8  # The step that a run goes on after, in its first epoch.
+STOP = 26  # The step that a run goes on after, in its second epoch.
 WINDOW = 12
-JOB = f"""
+MODULE = """
 import json
 import os
 
 import lightning.pytorch as L
 import torch
 from framework_job import Model, new_collator, new_dataset
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
-from meter_support import new_sampler
-from torch.utils.data import DataLoader
 
 import evenstride as es
 
@@ -51,24 +47,27 @@ class Module(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.5)
 
 
-def fit(name, accumulation_steps, step=0, checkpoint=None, validates=False, saves=False,
-        **options):
+"""
+JOB = f"""
+{MODULE}
+from lightning.pytorch.loggers import CSVLogger
+from meter_support import new_sampler
+from torch.utils.data import DataLoader
+
+
+def fit(name, accumulation_steps, validates=False):
     os.makedirs(name)
     os.environ["EVENSTRIDE_RECORD"] = name
     dataset, sampler, module = new_dataset(), new_sampler(), Module()
-    sampler.load_state_dict({{**sampler.state_dict(), "step": step}})
     loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=new_collator())
     callback = es.lightning.BatchMeterCallback(window={WINDOW})
-    saving = ModelCheckpoint(name, "{{step}}", every_n_train_steps={STOP}, save_top_k=-1)
     trainer = L.Trainer(
         accelerator="cpu", log_every_n_steps=3, accumulate_grad_batches=accumulation_steps,
-        gradient_clip_val=0.1, callbacks=[saving, callback] if saves else [callback],
-        logger=CSVLogger(name, "", ""), enable_checkpointing=saves, enable_progress_bar=False,
-        enable_model_summary=False, **options,
+        gradient_clip_val=0.1, callbacks=[callback], max_epochs=2, logger=CSVLogger(name, "", ""),
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )
-    trainer.fit(module, loader, loader if validates else None, ckpt_path=checkpoint)
-    result = {{"norms": module.norms, "scalars": callback.meter.scalars("epoch"),
-               "state": callback.meter.state_dict()}}
+    trainer.fit(module, loader, loader if validates else None)
+    result = {{"norms": module.norms, "scalars": callback.meter.scalars("epoch")}}
     with open(f"{{name}}.json", "w") as file:
         json.dump(result, file)
 
@@ -79,10 +78,8 @@ loader = DataLoader(dataset, batch_sampler=new_sampler(), collate_fn=new_collato
 exec({documented("metrics.md", "meter-lightning")!r})
 with open("documented.json", "w") as file:
     json.dump(trainer.callbacks[0].meter.scalars("epoch"), file)
-fit("one", 1, max_epochs=2, validates=True)
-fit("four", 4, max_epochs=2)
-fit("whole", 1, max_epochs=1, saves=True)
-fit("resumed", 1, step={STOP}, checkpoint="whole/step={STOP}.ckpt", max_epochs=1)
+fit("one", 1, validates=True)
+fit("four", 4)
 try:
     callback = es.lightning.BatchMeterCallback()
     L.Trainer(
@@ -91,6 +88,31 @@ try:
     ).fit(Module(), DataLoader(new_dataset(), batch_size=2, collate_fn=new_collator()))
 except TypeError as error:
     print(f"refused: {{error}}")
+"""
+RESUMED_JOB = f"""
+{MODULE}
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+
+def fit(name, checkpoint=None):
+    os.makedirs(name, exist_ok=True)
+    os.environ["EVENSTRIDE_RECORD"] = name
+    data = es.lightning.BucketDataModule(
+        new_dataset(), new_collator(), seed={SEED}, **{OPTIONS}
+    )
+    callback = es.lightning.BatchMeterCallback(window={WINDOW})
+    saving = ModelCheckpoint(name, "{{step}}", every_n_train_steps={STOP}, save_top_k=-1)
+    trainer = L.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, callbacks=[saving, callback],
+        logger=False, enable_progress_bar=False, enable_model_summary=False,
+    )
+    trainer.fit(Module(), datamodule=data, ckpt_path=checkpoint)
+    with open(f"{{name}}/state-{{trainer.global_rank}}.json", "w") as file:
+        json.dump(callback.meter.state_dict(), file)
+
+
+fit("whole")
+fit("resumed", "whole/step={STOP}.ckpt")
 """
 
 
@@ -151,10 +173,22 @@ def test_figures_are_those_of_the_steps(job, name, accumulation_steps):
     check_scalars(rows[of_epochs[0]], "epoch", steps[:num_steps], norms[:num_steps])
 
 
-def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint(job):
-    resumed, whole = result_of(job, "resumed")["state"], result_of(job, "whole")["state"]
-    assert without_seconds(resumed) == without_seconds(whole)
-    assert len(steps_of(job / "resumed", 0)) == len(steps_of(job / "whole", 0)) - STOP
+def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint_on_rank_0(tmp_path):
+    run_ranks(RESUMED_JOB, tmp_path)
+    for rank in range(2):
+        steps = steps_of(tmp_path / "whole", rank)
+        assert len(steps) // 2 < STOP < len(steps) < STOP + WINDOW
+        assert steps_of(tmp_path / "resumed", rank) == steps[STOP:]
+        resumed, whole = (
+            without_seconds(result_of(tmp_path / name, f"state-{rank}"))
+            for name in ("resumed", "whole")
+        )
+        if rank == 0:
+            assert resumed == whole
+        else:  # Of which the checkpoint has nothing.
+            rest = len(steps) - STOP
+            assert resumed["window"] == whole["window"][-rest:]
+            assert sum(steps for steps, *_ in resumed["buckets"]) == rest
 
 
 def test_the_documented_lines_meter_an_epoch(job):

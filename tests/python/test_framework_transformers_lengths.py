@@ -30,6 +30,39 @@ def test_lengths_come_from_any_map_style_data_set():
         assert sampler_of(dataset=dataset).lengths.tolist() == lengths
 
 
+def test_a_data_set_is_read_once():
+    dataset = Rows()
+    trainer = trainer_of(dataset=dataset)
+    for _ in range(2):
+        assert (
+            trainer.get_train_dataloader().batch_sampler.lengths.tolist() == new_lengths().tolist()
+        )
+    assert dataset.asked == list(range(NUM_SAMPLES))
+    trainer.data_collator = es.PadCollator({"input_ids": es.Field(0)}, max_length=7)
+    cut = trainer.get_train_dataloader().batch_sampler.lengths
+    assert cut.tolist() == new_lengths().clip(max=7).tolist()
+    assert len(dataset.asked) == NUM_SAMPLES
+    dataset.rows.append(dataset.rows[0])
+    assert len(trainer.get_train_dataloader().batch_sampler.lengths) == NUM_SAMPLES + 1
+    trainer.train_dataset = Rows()
+    assert len(trainer.get_train_dataloader().batch_sampler.lengths) == NUM_SAMPLES
+
+
+def test_lengths_are_what_a_function_says_of_the_data_set():
+    asked = []
+
+    def lengths(dataset):
+        asked.append(dataset)
+        return dataset["tokens"]
+
+    dataset = hugging_face(tokens=[32] * NUM_SAMPLES)
+    trainer = trainer_of(dataset=dataset, buckets={"lengths": lengths})
+    for _ in range(2):
+        sampler = trainer.get_train_dataloader().batch_sampler
+        assert sampler.lengths.tolist() == [32] * NUM_SAMPLES
+    assert asked == [dataset]
+
+
 def test_lengths_of_a_shuffled_data_set_are_those_of_its_rows():
     dataset = hugging_face().shuffle(seed=3).select(range(20))
     expected = [len(row["input_ids"]) for row in dataset]
@@ -120,7 +153,15 @@ class Stream(IterableDataset):
             TypeError,
             (
                 "`train_dataset[1]` must be a mapping with 'input_ids', of which the length is "
-                "taken, but is of type dict; pass `lengths=` to give them."
+                "taken, but has only 'ids'; pass `lengths=` to give them."
+            ),
+        ),
+        (
+            lambda: [[1, 2]],
+            TypeError,
+            (
+                "`train_dataset[0]` must be a mapping with 'input_ids', of which the length is "
+                "taken, but is of type list; pass `lengths=` to give them."
             ),
         ),
     ],

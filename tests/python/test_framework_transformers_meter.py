@@ -32,6 +32,8 @@ import os
 import torch
 import transformers
 from framework_job import Model, new_collator, new_dataset, record
+from meter_support import new_sampler
+from torch.utils.data import DataLoader
 from transformers import TrainerState
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -66,6 +68,13 @@ def new_llama():
     ))
 
 
+class OwnTrainer(transformers.Trainer):
+    def get_train_dataloader(self):
+        return DataLoader(
+            self.train_dataset, batch_sampler=new_sampler(), collate_fn=self.data_collator
+        )
+
+
 def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, **options):
     os.makedirs(name)
     os.environ["EVENSTRIDE_RECORD"] = os.environ["TENSORBOARD_LOGGING_DIR"] = name
@@ -75,10 +84,11 @@ def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, *
         disable_tqdm=True, remove_unused_columns=False, data_seed={SEED},
         **{{"report_to": "none", "save_strategy": "no", **options}},
     )
-    trainer = Trainer(model, arguments, train_dataset=new_dataset(), data_collator=new_collator())
-    callback, logs = es.transformers.BatchMeterCallback(trainer, window={WINDOW}), Logs()
-    trainer.add_callback(callback)
-    trainer.add_callback(logs)
+    callback, logs = es.transformers.BatchMeterCallback(window={WINDOW}), Logs()
+    trainer = Trainer(
+        model, arguments, train_dataset=new_dataset(), data_collator=new_collator(),
+        callbacks=[callback, logs],
+    )
     trainer.train(resume_from_checkpoint=checkpoint)
     assert not model._forward_hooks
     result = {{"logs": logs.logs, "history": trainer.state.log_history,
@@ -94,12 +104,18 @@ arguments = transformers.TrainingArguments(
 )
 dataset, model, collate = new_dataset(), Model(), new_collator()
 exec({documented("metrics.md", "meter-transformers")!r})
-(callback,) = [
-    callback for callback in trainer.callback_handler.callbacks
-    if isinstance(callback, es.transformers.BatchMeterCallback)
-]
 with open("documented.json", "w") as file:
     json.dump(callback.meter.scalars("epoch"), file)
+os.makedirs("own")
+os.environ["EVENSTRIDE_RECORD"] = "own"
+logs = Logs()
+trainer = OwnTrainer(
+    Model(), arguments, train_dataset=dataset, data_collator=collate, callbacks=[logs]
+)
+trainer.add_callback(es.transformers.BatchMeterCallback(trainer))
+trainer.train()
+with open("own.json", "w") as file:
+    json.dump(logs.logs, file)
 train("one", Model(), report_to="tensorboard")
 train("four", Model(), accumulation_steps=4, logging_steps=3)
 train("llama", new_llama(), accumulation_steps=4)
@@ -111,7 +127,7 @@ arguments = transformers.TrainingArguments(
 trainer = transformers.Trainer(
     Model(), arguments, train_dataset=new_dataset(), data_collator=new_collator()
 )
-trainer.add_callback(es.transformers.BatchMeterCallback(trainer))
+trainer.add_callback(es.transformers.BatchMeterCallback())
 try:
     trainer.train()
 except TypeError as error:
@@ -186,14 +202,14 @@ def test_tensorboard_gets_the_scalars_and_the_log_history_does_not(job):
 
 @pytest.mark.parametrize("event", ["on_evaluate", "on_save"])
 def test_evaluations_and_checkpoints_take_no_time_of_steps(monkeypatch, event):
-    callback = es.transformers.BatchMeterCallback(None)
+    callback = es.transformers.BatchMeterCallback()
     state = TrainerState(stateful_callbacks={})
     check_clock(monkeypatch, callback, lambda: getattr(callback, event)(None, state, None))
 
 
 @pytest.mark.parametrize(("ignores", "step"), [(False, 7), (True, 0)])
 def test_an_epoch_that_begins_anew_is_counted_anew(ignores, step):
-    callback = es.transformers.BatchMeterCallback(None)
+    callback = es.transformers.BatchMeterCallback(SimpleNamespace())
     args = SimpleNamespace(gradient_accumulation_steps=1, ignore_data_skip=ignores)
     state = TrainerState(global_step=len(new_sampler()) + 7, stateful_callbacks={})
     loader = DataLoader(new_dataset(), batch_sampler=new_sampler())
@@ -203,10 +219,21 @@ def test_an_epoch_that_begins_anew_is_counted_anew(ignores, step):
 
 
 def test_a_callback_needs_a_training():
-    callback = es.transformers.BatchMeterCallback(None)
+    callback = es.transformers.BatchMeterCallback()
     message = r"^`on_train_begin` must have been called, but was not\.$"
     with pytest.raises(RuntimeError, match=message):
         callback.on_epoch_begin(None, None, None)
+
+
+def test_a_trainer_with_a_loader_of_its_own_is_told_to_the_callback(job):
+    (scalars,) = [logs for _, logs in result_of(job, "own") if "evenstride/epoch/loss" in logs]
+    check_scalars(scalars, "epoch", steps_of(job / "own", 0), None)
+    callback = es.transformers.BatchMeterCallback()
+    args = SimpleNamespace(gradient_accumulation_steps=1)
+    loader = DataLoader(new_dataset(), batch_sampler=new_sampler())
+    message = r"^`trainer` must be given, unless its class has buckets, but is None\.$"
+    with pytest.raises(ValueError, match=message):
+        callback.on_train_begin(args, TrainerState(), None, train_dataloader=loader)
 
 
 def test_the_documented_lines_meter_an_epoch(job):

@@ -137,11 +137,17 @@ class Ordered(transformers.Trainer):
         return range(3)
 
 
-def test_refuses_a_class_with_an_order_of_its_own():
+class OrderedAfterwards(es.transformers.with_buckets(transformers.Trainer)):
+    _get_train_sampler = Ordered._get_train_sampler
+
+
+@pytest.mark.parametrize("parent", [Ordered, OrderedAfterwards])
+def test_refuses_a_class_with_an_order_of_its_own(parent):
     message = (
-        "`Ordered` must leave the order to the sampler, but has a `_get_train_sampler` of its own."
+        f"`{parent.__name__}` must leave the order to the sampler, but has a `_get_train_sampler` "
+        "of its own."
     )
-    trainer = trainer_of(parent=Ordered)
+    trainer = trainer_of(parent=parent)
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         trainer.get_train_dataloader()
 
@@ -157,6 +163,30 @@ def test_takes_all_but_the_order_from_a_loader_of_the_class():
     assert loader.batch_sampler.lengths.max() == loader.collate_fn.max_length == 7
     assert loader.num_workers == 1
     assert isinstance(loader.batch_sampler, es.BucketBatchSampler)
+
+
+class OtherRows(transformers.Trainer):
+    def get_train_dataloader(self):
+        rows = self.train_dataset.select(range(40, 0, -1))
+        sampler = self._get_train_sampler(train_dataset=rows)
+        assert len(sampler) == len(rows)
+        return DataLoader(rows, sampler=sampler, collate_fn=self.data_collator)
+
+
+class OtherColumns(transformers.Trainer):
+    def get_train_dataloader(self):
+        self.train_dataset = self.train_dataset.map(
+            lambda row: {name: values[:5] for name, values in row.items()}
+        )
+        return super().get_train_dataloader()
+
+
+def test_lengths_are_those_of_the_rows_that_the_class_has_in_its_loader():
+    expected = new_lengths()[40:0:-1].tolist()
+    for dataset in (new_dataset(), hugging_face()):
+        assert sampler_of(dataset=dataset, parent=OtherRows).lengths.tolist() == expected
+    sampler = sampler_of(dataset=hugging_face(), parent=OtherColumns)
+    assert sampler.lengths.tolist() == new_lengths().clip(max=5).tolist()
 
 
 def test_every_label_of_an_optimizer_step_counts_the_same():
@@ -214,6 +244,7 @@ def test_refuses_ranks_that_share_batches():
             {"seed": 1},
             "`seed` must be left to TrainingArguments, which has `data_seed`, but is given.",
         ),
+        ({"rank": 0}, "`rank` must be left to the Trainer, but is given."),
         ({"budget": 1}, "`budget` must be an option of BucketBatchSampler, but is not."),
     ],
 )

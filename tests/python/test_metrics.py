@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import evenstride as es
+from evenstride.cursor import Cursor
 from evenstride.metrics.moments import merged
 
 COUNTS = ["samples", "tokens", "padded_tokens"]
@@ -193,16 +194,58 @@ def test_the_window_goes_on_over_epochs():
                 assert meter.figures("epoch").total.loss.mean == 1
 
 
-def test_knows_by_itself_which_step_it_is():
-    told, alone = (es.metrics.BatchMeter(new_sampler()) for _ in range(2))
-    for meter, is_told in ((told, True), (alone, False)):
-        sampler = meter._source._sampler
-        sampler.load_state_dict({**sampler.state_dict(), "step": 2})
-        for start in (2, 0):
-            for step, batch in enumerate(sampler, start):
-                meter.update(step if is_told else None, loss=len(batch), seconds=1)
-        assert meter.epoch == 1
-    assert alone.state_dict() == told.state_dict()
+def shown_by_loader(sampler):
+    """Iterate as a loader that reads ahead does, and shows a position of its own for each batch."""
+    for number, batch in enumerate(list(sampler), 1):
+        ahead = sampler.cursor
+        sampler.follow(Cursor(ahead.epoch, ahead.began, ahead.began + number))
+        yield batch
+        sampler.follow(ahead)
+
+
+@pytest.mark.parametrize("batches_of", [iter, shown_by_loader])
+@given(tells=st.lists(st.booleans(), min_size=20, max_size=20))
+def test_knows_by_itself_which_step_it_is(batches_of, tells):
+    sampler = new_sampler()
+    told, alone = (es.metrics.BatchMeter(sampler) for _ in range(2))
+    tells = iter(tells)
+    # Passes of an epoch that are left amid it, the last one at its end; then one of the next.
+    for epoch, start, stop in [(0, 0, 1), (0, 0, 3), (0, 2, 3), (0, 2, 5), (1, 0, 5)]:
+        sampler.load_state_dict({**sampler.state_dict(), "epoch": epoch, "step": start})
+        for step, batch in enumerate(batches_of(sampler), start):
+            told.update(step, loss=len(batch), seconds=1)
+            alone.update(step if next(tells) else None, loss=len(batch), seconds=1)
+            if step + 1 == stop:
+                break
+        assert alone.state_dict() == told.state_dict()
+        assert (alone.epoch, alone.figures("epoch").total.steps) == (epoch, stop - start)
+
+
+@pytest.mark.parametrize(("accumulation_steps", "share"), [(1, 0.025), (4, 0.102)])
+def test_norms_that_have_nothing_to_do_with_buckets_have_the_documented_share(
+    accumulation_steps, share
+):
+    draw = np.random.default_rng(0)
+    shares = []
+    for _ in range(400):
+        groups = [es.metrics.Moments() for _ in range(6)]
+        for bucket in np.arange(200 // accumulation_steps) % 6:
+            norm = draw.random()
+            for _ in range(accumulation_steps):
+                groups[bucket].add(norm)
+        shares.append(es.metrics.between_share(groups))
+    assert np.mean(shares) == pytest.approx(share, rel=0.1)
+
+
+def test_an_update_that_fails_counts_no_step():
+    sampler = new_sampler()
+    sampler.load_state_dict({**sampler.state_dict(), "step": 2})
+    meter = es.metrics.BatchMeter(sampler)
+    next(iter(sampler))
+    with pytest.raises(TypeError, match=r"^`loss` must be a number"):
+        meter.update(loss="1.0")
+    meter.update(loss=1.0)
+    assert meter.state_dict()["step"] == 2
 
 
 def test_a_step_that_is_not_after_the_last_begins_anew():

@@ -95,6 +95,23 @@ def test_a_state_of_something_else_is_refused(name, there, here):
         meter.load_state_dict({**meter.state_dict(), name: there})
 
 
+def test_the_figures_of_another_rank_are_dropped():
+    ranks = []
+    for rank in range(2):
+        sampler = new_sampler(num_replicas=2, rank=rank)
+        ranks.append((sampler, new_meter(sampler)))
+        for step, batch in enumerate(sampler):
+            ranks[rank][1].update(step, loss=len(batch))
+    (_, first), (sampler, meter) = ranks
+    meter.load_state_dict(through_json(first.state_dict()))
+    assert meter.state_dict() == new_meter(sampler).state_dict()
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 0, "step": 4})
+    for batch in sampler:
+        meter.update(loss=len(batch))
+    assert meter.figures("epoch").total.steps == len(sampler) - 4
+    assert meter.state_dict()["rank"] == 1
+
+
 def test_a_state_that_is_not_whole_is_refused():
     meter = new_meter(new_sampler())
     state = meter.state_dict()

@@ -59,6 +59,19 @@ def test_follows_the_epochs_of_a_sampler():
             assert weights.scale(step) == found[epoch][step]
 
 
+def test_a_plan_may_have_fewer_samples_than_counts():
+    lengths = [5, 1, 9]
+    options = {"token_budget": 5, "buckets": 1, "max_length": 5, "too_long": "drop"}
+    with pytest.warns(match="leaves out 1 sample"):
+        sampler = es.BucketBatchSampler(lengths, **options)
+    for source in (sampler, sampler.plan):
+        assert es.metrics.TokenWeights(source, counts=[4, 0, 8]).scale(0) in (0, 1)
+    es.metrics.TokenWeights(sampler.plan, counts=[4, 0, 8, 1])
+    message = r"^`counts` must have a value for each of 3 samples, but has 4\.$"
+    with pytest.raises(ValueError, match=message):
+        es.metrics.TokenWeights(sampler, counts=[4, 0, 8, 1])
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

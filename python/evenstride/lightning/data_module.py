@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import warnings
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
+from evenstride.lengths import as_lengths
 from evenstride.lightning.framework import framework
-from evenstride.lightning.trainer_loader import TrainerLoader
+from evenstride.lightning.trainer_loader import TrainerLoader, accumulated_by
 from evenstride.loader import Loader
+from evenstride.loader_checks import as_ragged, check_agreement
+from evenstride.options import check_names_for_trainer
 from evenstride.sampler import BucketBatchSampler
 
 if TYPE_CHECKING:
@@ -17,6 +21,13 @@ if TYPE_CHECKING:
     from evenstride.lengths import Lengths
 else:
     LightningDataModule = framework().LightningDataModule
+
+_OF_STAGE = {
+    "fit": ("train", "val"),
+    "validate": ("val",),
+    "test": ("test",),
+    "predict": ("predict",),
+}
 
 
 class BucketDataModule(LightningDataModule):
@@ -29,27 +40,38 @@ class BucketDataModule(LightningDataModule):
 
     Parameters
     ----------
-    train_dataset : RaggedDataset, or any map-style dataset
-        Trained on.
+    train_dataset : RaggedDataset, or any map-style dataset, or None
+        Trained on. None where nothing is.
     collate : PadCollator or callable
         Makes a batch of samples.
-    val_dataset, test_dataset : as `train_dataset`, optional
-        Evaluated on: every sample once over all ranks, the longest first, in an order that stays
-        the same.
-    lengths : callable, optional
+    val_dataset, test_dataset, predict_dataset : as `train_dataset`, optional
+        Evaluated on and predicted of: every sample once over all ranks, the longest first, in an
+        order that stays the same. A warning says which data set has samples that are in several
+        batches, because there are too few for the ranks, or in none, because ``"drop"`` leaves
+        them out.
+    lengths : callable or array_like of int, shape (n_samples,), optional
         Returns the lengths of a data set that it is given, as :class:`BucketBatchSampler` takes
-        them. By default ``dataset.lengths``.
+        them; or those of `train_dataset` themselves, if it is the only one. By default
+        ``dataset.lengths``.
     new_loader : callable, default Loader
         Makes a loader of a data set, a sampler and `collate`: a :class:`Loader`, or a
         ``DataLoader`` whose ``batch_sampler`` is that sampler.
+    token_budget : int
+        Most padded tokens of a batch of two samples or more, on each rank. At least 1.
     **sampler_options
-        Of :class:`BucketBatchSampler`: `token_budget` and others. For evaluation without `shuffle`,
-        `drop_last` and `steps_per_epoch`.
+        Others of :class:`BucketBatchSampler`, but for `num_replicas` and `rank`, which the Trainer
+        has. `accumulation_steps` is by default its ``accumulate_grad_batches``. Only training takes
+        `shuffle`, `drop_last` and `steps_per_epoch`.
 
     Raises
     ------
     TypeError
-        If an argument is not of its kind.
+        If an argument is not of its kind, or there is no such option.
+
+    Warns
+    -----
+    UserWarning
+        In :meth:`setup` on rank 0, if not every sample to evaluate on is in one batch.
 
     Examples
     --------
@@ -70,23 +92,31 @@ class BucketDataModule(LightningDataModule):
         train_dataset: Any,
         collate: Callable[[Any], Any],
         *,
+        token_budget: SupportsIndex,
         val_dataset: Any = None,
         test_dataset: Any = None,
-        lengths: Callable[[Any], Lengths] | None = None,
+        predict_dataset: Any = None,
+        lengths: Callable[[Any], Lengths] | Lengths | None = None,
         new_loader: Callable[[Any, BucketBatchSampler, Any], Any] = Loader,
         **sampler_options: Any,
     ) -> None:
         super().__init__()
         for name, value in {"collate": collate, "new_loader": new_loader}.items():
-            _check_callable(name, value)
-        if lengths is not None:
-            _check_callable("lengths", lengths)
-        datasets = {"train": train_dataset, "val": val_dataset, "test": test_dataset}
+            if not callable(value):
+                msg = f"`{name}` must be callable, but is a {type(value).__name__}."
+                raise TypeError(msg)
+        check_names_for_trainer(sampler_options)
+        datasets = {
+            "train": train_dataset,
+            "val": val_dataset,
+            "test": test_dataset,
+            "predict": predict_dataset,
+        }
         self._datasets = {name: given for name, given in datasets.items() if given is not None}
         self._collate = collate
-        self._lengths = lengths
+        self._lengths = self._checked_lengths(lengths)
         self._new_loader = new_loader
-        self._options = sampler_options
+        self._options = {"token_budget": token_budget, **sampler_options}
         self._samplers: dict[str, BucketBatchSampler] = {}
 
     @property
@@ -97,25 +127,28 @@ class BucketDataModule(LightningDataModule):
         ------
         RuntimeError
             Before :meth:`setup`.
+        TypeError
+            If there is no data set to train on.
 
         """
-        if "train" not in self._samplers:
-            msg = "`sampler` must be asked for once the Trainer has called `setup('fit')`."
-            raise RuntimeError(msg)
-        return self._samplers["train"]
+        return self._sampler_of("train", asked="sampler")
 
     def setup(self, stage: str) -> None:
         """Make the samplers of a stage, for the ranks of the Trainer."""
-        names = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",)}.get(stage, ())
-        ranks = {"num_replicas": 1, "rank": 0}
+        of_trainer: dict[str, Any] = {"num_replicas": 1, "rank": 0}
         if self.trainer is not None:
-            ranks = self.trainer.distributed_sampler_kwargs or ranks
-        for name in names:
+            of_trainer = self.trainer.distributed_sampler_kwargs or of_trainer
+            of_trainer = {"accumulation_steps": accumulated_by(self.trainer)[0], **of_trainer}
+        for name in _OF_STAGE.get(stage, ()):
             if name in self._datasets:
-                dataset, options = self._datasets[name], {**ranks, **self._options}
+                dataset, options = self._datasets[name], {**of_trainer, **self._options}
                 if name != "train":
                     options |= {"shuffle": False, "drop_last": False, "steps_per_epoch": None}
-                self._samplers[name] = BucketBatchSampler(self._lengths_of(dataset), **options)
+                sampler = BucketBatchSampler(self._lengths_of(dataset), **options)
+                check_agreement(as_ragged(dataset), sampler, self._collate)
+                if name != "train":
+                    _warn_of_evaluation(name, sampler)
+                self._samplers[name] = sampler
 
     def train_dataloader(self) -> TrainerLoader:
         """Return a loader of the data set to train on."""
@@ -129,8 +162,23 @@ class BucketDataModule(LightningDataModule):
         """Return a loader of the data set to test on, or none."""
         return self._loader("test") if "test" in self._datasets else []
 
+    def predict_dataloader(self) -> TrainerLoader | list[Any]:
+        """Return a loader of the data set to predict of, or none."""
+        return self._loader("predict") if "predict" in self._datasets else []
+
+    def _sampler_of(self, name: str, *, asked: str) -> BucketBatchSampler:
+        if name not in self._datasets:
+            msg = f"`{name}_dataset` must be given for `{asked}`, but is None."
+            raise TypeError(msg)
+        if name not in self._samplers:
+            stage = next(stage for stage, names in _OF_STAGE.items() if name in names)
+            msg = f"`{asked}` must be asked for once the Trainer has called `setup('{stage}')`."
+            raise RuntimeError(msg)
+        return self._samplers[name]
+
     def _loader(self, name: str) -> TrainerLoader:
-        sampler, trainer = self._samplers[name], cast("Trainer", self.trainer)
+        sampler = self._sampler_of(name, asked=f"{name}_dataloader")
+        trainer = cast("Trainer", self.trainer)
         loader = TrainerLoader(
             self._new_loader(self._datasets[name], sampler, self._collate), trainer
         )
@@ -139,9 +187,21 @@ class BucketDataModule(LightningDataModule):
             raise ValueError(msg)
         return loader
 
+    def _checked_lengths(self, lengths: Any) -> Any:
+        if lengths is None or callable(lengths):
+            return lengths
+        for name in self._datasets:
+            if name != "train":
+                msg = (
+                    "`lengths` must be a function from a data set to its lengths where "
+                    f"`{name}_dataset` is given, but is a {type(lengths).__name__}."
+                )
+                raise TypeError(msg)
+        return as_lengths(lengths)
+
     def _lengths_of(self, dataset: Any) -> Lengths:
         if self._lengths is not None:
-            return self._lengths(dataset)
+            return self._lengths(dataset) if callable(self._lengths) else self._lengths
         if not hasattr(dataset, "lengths"):
             msg = (
                 f"`lengths` must be given, because a {type(dataset).__name__} has no `lengths` of "
@@ -151,7 +211,26 @@ class BucketDataModule(LightningDataModule):
         return dataset.lengths
 
 
-def _check_callable(name: str, value: Any) -> None:
-    if not callable(value):
-        msg = f"`{name}` must be callable, but is a {type(value).__name__}."
-        raise TypeError(msg)
+def _warn_of_evaluation(name: str, sampler: BucketBatchSampler) -> None:
+    if sampler.rank != 0:
+        return
+    plan, num_samples = sampler.plan, len(sampler.lengths)
+    removed = sum(amount["samples"] for amount in plan.removed.values())
+    if removed:
+        reasons = [
+            f"{option}='drop'"
+            for option in ("too_long", "empty")
+            if plan.removed[option]["samples"]
+        ]
+        warnings.warn(
+            f"{removed:,} of the {num_samples:,} samples of `{name}_dataset` are in no batch, "
+            f"because of {' and '.join(reasons)}.",
+            stacklevel=3,
+        )
+    repeated = len(set(plan.repeats.tolist()))
+    if repeated:
+        warnings.warn(
+            f"{repeated:,} of the {num_samples:,} samples of `{name}_dataset` are in "
+            f"several batches, because there are too few for {plan.num_replicas} ranks.",
+            stacklevel=3,
+        )

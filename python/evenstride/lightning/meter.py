@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evenstride.lightning.framework import framework
-from evenstride.metrics import BatchMeter
-from evenstride.metrics.callbacks import sampler_to_meter
+from evenstride.metrics.callbacks import MeterCallback
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -17,11 +16,12 @@ else:
     Callback = framework().Callback
 
 
-class BatchMeterCallback(Callback):
+class BatchMeterCallback(MeterCallback, Callback):
     """Feeds a :class:`evenstride.metrics.BatchMeter` with every step, and logs its scalars.
 
     Those of the window go to the Trainer's loggers every ``log_every_n_steps`` optimizer steps,
-    those of the epoch at its end. Checkpoints keep the figures.
+    those of the epoch at its end. Checkpoints keep the figures of rank 0; where training goes on
+    from one, those of other ranks begin anew.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ class BatchMeterCallback(Callback):
 
     """
 
+    _first_hook = "on_train_start"
+
     def __init__(
         self, *, window: int | None = None, grad_norm: bool = True, prefix: str = "evenstride"
     ) -> None:
-        self.meter: BatchMeter | None = None
-        self._options = {} if window is None else {"window": window}
+        super().__init__(window, prefix)
         self._has_norm = grad_norm
-        self._prefix = prefix
         self._norm: torch.Tensor | None = None
         self._optimizer_step = 0
         self._saved: dict[str, Any] | None = None
@@ -66,12 +66,8 @@ class BatchMeterCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Meter the sampler that training takes its batches from."""
         del pl_module
-        sampler = sampler_to_meter(trainer.train_dataloader)
-        accumulation_steps = trainer.accumulate_grad_batches
-        self.meter = BatchMeter(sampler, accumulation_steps=accumulation_steps, **self._options)
-        if self._saved is not None:
-            self.meter.load_state_dict(self._saved)
-            self._saved = None
+        self._begin(trainer.train_dataloader, trainer.accumulate_grad_batches, self._saved)
+        self._saved = None
         self._optimizer_step = trainer.global_step
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -111,13 +107,6 @@ class BatchMeterCallback(Callback):
         """Log the figures of the epoch."""
         del pl_module
         self._log(trainer, "epoch")
-
-    @property
-    def _running(self) -> BatchMeter:
-        if self.meter is None:
-            msg = "`on_train_start` must have been called, but was not."
-            raise RuntimeError(msg)
-        return self.meter
 
     def _log(self, trainer: Any, scope: Any) -> None:
         # Not with `log_dict`, which makes a tensor on the device of every value.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
+from evenstride.lightning.framework import framework
 from evenstride.loader import Loader
 from evenstride.sampler import BucketBatchSampler
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lightning.pytorch import Trainer
+
+_OF_OPTIMIZER_STEPS = ("stratified", "mixed")
 
 
 class TrainerLoader:
@@ -85,10 +88,13 @@ class TrainerLoader:
         Raises
         ------
         ValueError
-            If the sampler is for another number of ranks than the Trainer has, or the checkpoint is
-            of other lengths, options or ranks.
+            If the sampler is for another number of ranks than the Trainer has, or makes optimizer
+            steps of another number of batches than it accumulates, or the checkpoint is of other
+            lengths, options or ranks.
         TypeError
             If the Trainer trains from several loaders.
+        RuntimeError
+            If this version of Lightning does not keep the states of checkpoints where it is known.
 
         """
         # Made by Lightning before it knows where training goes on, and more often than there are
@@ -98,6 +104,7 @@ class TrainerLoader:
         epoch, step = 0, 0
         if self._trainer.training:
             self._check_alone()
+            self._check_accumulation()
             step = self._num_trained()
             if step >= self._trainer.num_training_batches:
                 return  # With `max_steps`, Lightning asks again after the end of an epoch.
@@ -143,7 +150,14 @@ class TrainerLoader:
     def _saved_state(self) -> dict[str, Any]:
         # Lightning hands over no state between epochs, nor where `configure_optimizers` has asked
         # for the number of steps, but keeps it.
-        kept = getattr(self._trainer.fit_loop, "_combined_loader_states_to_load", None)
+        name = "_combined_loader_states_to_load"
+        if not hasattr(self._trainer.fit_loop, name):
+            msg = (
+                f"`trainer.fit_loop.{name}` must be there, since it is all that says which batches "
+                f"a checkpoint goes on with, but Lightning {framework().__version__} has none."
+            )
+            raise RuntimeError(msg)
+        kept = getattr(self._trainer.fit_loop, name)
         return dict(kept[0] if kept else self._saved)
 
     def _check_ranks(self, num_replicas: int) -> None:
@@ -156,6 +170,18 @@ class TrainerLoader:
             )
             raise ValueError(msg)
 
+    def _check_accumulation(self) -> None:
+        options, accumulated = self.batch_sampler.options, accumulated_by(self._trainer)
+        if not self._trainer.lightning_module.automatic_optimization:
+            return  # The module itself decides what an optimizer step is.
+        if options.order in _OF_OPTIMIZER_STEPS and accumulated != [options.accumulation_steps]:
+            msg = (
+                f"`accumulation_steps` of the sampler must be the batches that the Trainer "
+                f"accumulates, {' and '.join(map(str, accumulated))}, where `order` is "
+                f"{options.order!r}, but is {options.accumulation_steps}."
+            )
+            raise ValueError(msg)
+
     def _check_alone(self) -> None:
         taken_from = self._trainer.train_dataloader
         if isinstance(taken_from, (Mapping, Sequence)):
@@ -164,6 +190,18 @@ class TrainerLoader:
                 f"{type(taken_from).__name__}."
             )
             raise TypeError(msg)
+
+
+def accumulated_by(trainer: Any) -> list[int]:
+    """Return how many batches an optimizer step of a Trainer has: several if that changes."""
+    scheduler = framework().callbacks.GradientAccumulationScheduler
+    numbers = {
+        number
+        for callback in trainer.callbacks
+        if isinstance(callback, scheduler)
+        for number in callback.scheduling.values()
+    }
+    return sorted(numbers or {trainer.accumulate_grad_batches})
 
 
 def batch_sampler_of(loader: Any) -> BucketBatchSampler:

@@ -119,7 +119,7 @@ class BatchMeter:
         self._buckets: list[BucketFigures] = []
         self._epoch = -1
         self._step = -1
-        self._cursor: Cursor | None = None
+        self._seen: tuple[Cursor, int] | None = None
         self._clock: float | None = None
         self._is_started = False
 
@@ -172,7 +172,8 @@ class BatchMeter:
         """
         now = time.perf_counter()
         plan = self._source.plan
-        number = as_step(self._next_step() if step is None else step, plan.num_steps)
+        cursor = self._source.cursor
+        number = as_step(self._next_step(cursor) if step is None else step, plan.num_steps)
         loss, grad_norm = as_held("loss", loss), as_held("grad_norm", grad_norm)
         if plan.epoch != self._epoch or number <= self._step:
             self._begin(plan)
@@ -180,6 +181,7 @@ class BatchMeter:
             seconds = now - self._clock
         self._clock, self._is_started = now, False
         self._step = number
+        self._seen = None if cursor is None else (cursor, cursor.step)
         optimizer_step = plan.epoch, number // self._source.accumulation_steps
         counts = self._source.counts(plan, number)
         self._pending.append(_Record(optimizer_step, counts, loss, grad_norm, seconds))
@@ -211,11 +213,9 @@ class BatchMeter:
         else:
             self._spread(self._window[-1].optimizer_step, *read([held]))
 
-    def _next_step(self) -> int:
-        cursor = self._source.cursor
-        if cursor is None or cursor is self._cursor:
+    def _next_step(self, cursor: Cursor | None) -> int:
+        if cursor is None or (self._seen is not None and _is_further(cursor, *self._seen)):
             return self._step + 1
-        self._cursor = cursor
         return cursor.began
 
     def _begin(self, plan: EpochPlan) -> None:
@@ -326,6 +326,7 @@ class BatchMeter:
             "version": _STATE_VERSION,
             "edges": self._source.plan.edges.tolist(),
             "accumulation_steps": self._source.accumulation_steps,
+            "rank": self._source.rank,
             "epoch": self._epoch,
             "step": self._step,
             "buckets": [bucket.to_list() for bucket in self._buckets],
@@ -336,7 +337,9 @@ class BatchMeter:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on counting where `state` was taken.
+        """Go on counting where `state` was taken; begin anew if that was on another rank.
+
+        A checkpoint that one rank writes for all has the figures of that rank alone.
 
         Raises
         ------
@@ -347,6 +350,8 @@ class BatchMeter:
         expected = BatchMeter.state_dict(self)
         check_fields(state, expected)
         check_same(state, expected, ("version", "edges", "accumulation_steps"))
+        if state["rank"] != expected["rank"]:
+            state = {**state, "epoch": -1, "step": -1, "buckets": [], "window": []}
         self._epoch, self._step = state["epoch"], state["step"]
         self._buckets = [BucketFigures.from_list(values) for values in state["buckets"]]
         self._window.clear()
@@ -354,6 +359,15 @@ class BatchMeter:
             counts, known = StepCounts(*values[:7]), map(_number, values[7:])
             self._window.append(_Record((epoch, optimizer_step), counts, *known))
         self._clock, self._is_started = None, False
+
+
+def _is_further(cursor: Cursor, seen: Cursor, step: int) -> bool:
+    """Whether a cursor is of the pass in which another one was seen at a step.
+
+    Prefetching loaders show one cursor after the other in a pass.
+    """
+    of_same_pass = (cursor.epoch, cursor.began) == (seen.epoch, seen.began) and cursor.step > step
+    return cursor is seen or of_same_pass
 
 
 def _count(buckets: list[BucketFigures], record: _Record) -> None:

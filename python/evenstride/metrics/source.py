@@ -86,10 +86,15 @@ class PlanSource:
 
     @property
     def num_samples(self) -> int:
-        """How many samples there are, of a plan at least."""
+        """How many samples there are, of a plan the least that there can be."""
         if self._sampler is None:
             return int(self._plan.indices.max()) + 1
         return len(self._sampler.lengths)
+
+    @property
+    def knows_num_samples(self) -> bool:
+        """Whether there are just so many: a plan does not know of samples that were left out."""
+        return self._sampler is not None
 
     @property
     def cursor(self) -> Cursor | None:

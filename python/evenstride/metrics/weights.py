@@ -37,7 +37,8 @@ class TokenWeights:
     counts : array_like of int, shape (n_samples,), optional
         Tokens of each sample that its loss has a term for, at least 0; by default its length. Pass
         them where labels are shifted (a row of ``n`` tokens predicts ``n - 1``), or leave out
-        prompts or masked tokens.
+        prompts or masked tokens. With a plan, which does not know of samples that it has left out,
+        there may be more.
     accumulation_steps : int, optional
         Steps in an optimizer step, counted from the start of the epoch, at whose end one may have
         fewer; by default the option of `source`.
@@ -91,7 +92,7 @@ class TokenWeights:
             msg = f"`reduction` must be 'mean' or 'sum', but is {reduction!r}."
             raise ValueError(msg)
         self._is_mean = reduction == "mean"
-        self._counts = None if counts is None else _as_counts(counts, self._source.num_samples)
+        self._counts = None if counts is None else _as_counts(counts, self._source)
         self._optimizer_step: tuple[int, int] | None = None
         self._tokens: NDArray[np.int64] = np.zeros((0, 0), np.int64)
 
@@ -134,7 +135,7 @@ class TokenWeights:
         return tokens.reshape(stop - start, plan.num_replicas)
 
 
-def _as_counts(counts: ArrayLike, num_samples: int) -> NDArray[np.int64]:
+def _as_counts(counts: ArrayLike, source: PlanSource) -> NDArray[np.int64]:
     array: NDArray[Any] = np.asarray(counts)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         msg = (
@@ -142,7 +143,8 @@ def _as_counts(counts: ArrayLike, num_samples: int) -> NDArray[np.int64]:
             f"{array.shape} and dtype {array.dtype}."
         )
         raise TypeError(msg)
-    if len(array) < num_samples:
+    num_samples, num_others = source.num_samples, len(array) - source.num_samples
+    if num_others < 0 or (num_others > 0 and source.knows_num_samples):
         msg = f"`counts` must have a value for each of {num_samples} samples, but has {len(array)}."
         raise ValueError(msg)
     if array.min() < 0:

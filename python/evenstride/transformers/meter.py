@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from evenstride.metrics import BatchMeter
-from evenstride.metrics.callbacks import sampler_to_meter
+from evenstride.metrics.callbacks import MeterCallback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,19 +16,21 @@ _STATE = "evenstride.BatchMeter"
 _IGNORED_LABEL = -100
 
 
-class BatchMeterCallback(TrainerCallback):  # type: ignore[misc]
+class BatchMeterCallback(MeterCallback, TrainerCallback):  # type: ignore[misc]
     """Feeds a :class:`evenstride.metrics.BatchMeter` with every step, and logs its scalars.
 
     The loss of a step is the mean over the labels of this rank's batch, whatever the ``Trainer``
     divides it by. The gradient norm of an optimizer step is known where the ``Trainer`` logs it:
     with ``logging_steps=1`` always. With each of those logs the scalars go to all that report to
     (TensorBoard, Weights & Biases, callbacks of one's own), but for the progress bar and the log
-    history, which would grow by dozens of values. Checkpoints keep the figures.
+    history, which would grow by dozens of values. Checkpoints keep the figures of rank 0; where
+    training goes on from one, those of other ranks begin anew.
 
     Parameters
     ----------
-    trainer : transformers.Trainer
-        Which the callback is added to.
+    trainer : transformers.Trainer, optional
+        Which the callback is added to. Needed only if it is not of :func:`with_buckets` or
+        :class:`BucketBatchMixin`, but makes its loader itself.
     window : int, optional
         Steps of the rolling figures; by default that of the meter.
     prefix : str, default "evenstride"
@@ -44,24 +45,27 @@ class BatchMeterCallback(TrainerCallback):  # type: ignore[misc]
     ------
     TypeError
         At the start of training, if its loader has no BucketBatchSampler.
+    ValueError
+        Then too, if `trainer` is needed.
 
     Examples
     --------
     >>> import torch, transformers
     >>> import evenstride as es
+    >>> Trainer = es.transformers.with_buckets(transformers.Trainer, token_budget=4096)
     >>> arguments = transformers.TrainingArguments("checkpoints", use_cpu=True, report_to="none")
-    >>> trainer = transformers.Trainer(torch.nn.Linear(1, 1), arguments)
-    >>> trainer.add_callback(es.transformers.BatchMeterCallback(trainer, window=100))
+    >>> callback = es.transformers.BatchMeterCallback(window=100)
+    >>> trainer = Trainer(torch.nn.Linear(1, 1), arguments, callbacks=[callback])
 
     """
 
+    _first_hook = "on_train_begin"
+
     def __init__(
-        self, trainer: Any, *, window: int | None = None, prefix: str = "evenstride"
+        self, trainer: Any = None, *, window: int | None = None, prefix: str = "evenstride"
     ) -> None:
-        self.meter: BatchMeter | None = None
-        self._trainer = trainer
-        self._options = {} if window is None else {"window": window}
-        self._prefix = prefix
+        super().__init__(window, prefix)
+        self.trainer = trainer
         self._step = 0
         self._loss: Any = None
         self._hook: Any = None
@@ -71,11 +75,12 @@ class BatchMeterCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Meter the sampler that training takes its batches from, and the model's loss."""
         del control
-        sampler = sampler_to_meter(train_dataloader)
         accumulation_steps = args.gradient_accumulation_steps
-        self.meter = BatchMeter(sampler, accumulation_steps=accumulation_steps, **self._options)
-        if state.global_step > 0 and _STATE in state.stateful_callbacks:
-            self.meter.load_state_dict(state.stateful_callbacks[_STATE])
+        saved = state.stateful_callbacks.get(_STATE) if state.global_step > 0 else None
+        sampler = self._begin(train_dataloader, accumulation_steps, saved)
+        if self.trainer is None:
+            msg = "`trainer` must be given, unless its class has buckets, but is None."
+            raise ValueError(msg)
         optimizer_steps = -(-len(sampler) // accumulation_steps)
         done = 0 if args.ignore_data_skip else state.global_step % optimizer_steps
         self._step = done * accumulation_steps
@@ -139,20 +144,13 @@ class BatchMeterCallback(TrainerCallback):  # type: ignore[misc]
         del args, state, control
         self._remove_hook()
 
-    @property
-    def _running(self) -> BatchMeter:
-        if self.meter is None:
-            msg = "`on_train_begin` must have been called, but was not."
-            raise RuntimeError(msg)
-        return self.meter
-
     def _keep(self, state: Any, control: Any) -> None:
         if control.should_save:
             state.stateful_callbacks[_STATE] = self._running.state_dict()
 
     def _log(self, scope: Any, args: Any, state: Any, control: Any, others: Any) -> None:
         scalars = self._running.scalars(scope, prefix=self._prefix)
-        for callback in self._trainer.callback_handler.callbacks:
+        for callback in self.trainer.callback_handler.callbacks:
             if not isinstance(callback, (BatchMeterCallback, PrinterCallback, ProgressCallback)):
                 callback.on_log(args, state, control, logs=dict(scalars), **others)
 

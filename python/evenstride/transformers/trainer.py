@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from accelerate.data_loader import prepare_data_loader
@@ -11,13 +10,13 @@ from torch.utils.data import DataLoader, SequentialSampler
 from transformers import Trainer
 from transformers.trainer_utils import RemoveColumnsCollator
 
-from evenstride.lengths import as_lengths
 from evenstride.loader_checks import as_ragged, check_agreement
-from evenstride.options import PlanOptions, as_count
+from evenstride.options import as_count, check_names_for_trainer
 from evenstride.producers import is_native
 from evenstride.sampler import BucketBatchSampler
+from evenstride.transformers.meter import BatchMeterCallback
 from evenstride.transformers.position import BucketPosition
-from evenstride.transformers.sample_lengths import sample_lengths
+from evenstride.transformers.sample_lengths import SampleLengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
         args: Any
         accelerator: Any
+        callback_handler: Any
         train_dataset: Any
         processing_class: Any
         _train_batch_size: int
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
         def add_callback(self, callback: Any) -> None: ...
         def get_train_dataloader(self) -> DataLoader[Any]: ...
-        def _get_train_sampler(self) -> Any: ...
+        def _get_train_sampler(self, *args: Any) -> Any: ...
+        def _remove_unused_columns(self, dataset: Any, *args: Any, **kwargs: Any) -> Any: ...
         def get_total_train_batch_size(self, args: Any) -> int: ...
 else:
     _Trainer = object
@@ -45,12 +46,11 @@ else:
 _TrainerType = TypeVar("_TrainerType", bound=type)
 
 _FROM_ARGUMENTS = {
-    "accumulation_steps": "gradient_accumulation_steps",
-    "drop_last": "dataloader_drop_last",
-    "seed": "data_seed",
-    "shuffle": "train_sampling_strategy",
+    "accumulation_steps": "TrainingArguments, which has `gradient_accumulation_steps`",
+    "drop_last": "TrainingArguments, which has `dataloader_drop_last`",
+    "seed": "TrainingArguments, which has `data_seed`",
+    "shuffle": "TrainingArguments, which has `train_sampling_strategy`",
 }
-_OPTIONS = {field.name for field in fields(PlanOptions)} | {"lengths", "num_threads"}
 _OTHER_ORDERS = ("sequential", "batch_rebalance")
 _KEPT = (
     "num_workers",
@@ -91,6 +91,8 @@ class BucketBatchMixin(_Trainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _check_options(self.bucket_options)
+        self._sample_lengths: SampleLengths | None = None
+        self._columns_removed: tuple[Any, Any] = None, None
         super().__init__(*args, **kwargs)
         self.add_callback(BucketPosition())
 
@@ -114,10 +116,14 @@ class BucketBatchMixin(_Trainer):
         Notes
         -----
         Of a ``get_train_dataloader`` that a subclass of ``Trainer`` has, the data set, the collator
-        and the workers are taken, and the order is not.
+        and the workers are taken, and the order is not. The lengths are read once, and again only
+        for another data set.
 
         """
         self._check_arguments()
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, BatchMeterCallback):
+                callback.trainer = self
         # Made for what the Trainer, or a subclass, decides: the columns, the workers, ...
         made = super().get_train_dataloader()
         kept = {name: getattr(made, name) for name in _KEPT}
@@ -126,7 +132,7 @@ class BucketBatchMixin(_Trainer):
             names, collate = set(collate.signature_columns), collate.data_collator
             if is_native(dataset, collate):
                 kept["collate_fn"] = _NamedFields(collate, names)
-        sampler = self._bucket_sampler(collate)
+        sampler = self._bucket_sampler(self._with_all_columns(made.dataset), collate)
         check_agreement(dataset, sampler, collate)
         _check_collator(collate, sampler.options.pad_to_multiple_of)
         loader: DataLoader[Any] = prepare_data_loader(
@@ -140,24 +146,27 @@ class BucketBatchMixin(_Trainer):
         )
         return loader
 
-    def _get_train_sampler(self, *_: Any) -> SequentialSampler:
+    def _get_train_sampler(self, train_dataset: Any = None) -> SequentialSampler:
         """Return a sampler that costs nothing: the loader that it is made for is never used."""
-        return SequentialSampler(self.train_dataset)
+        return SequentialSampler(self.train_dataset if train_dataset is None else train_dataset)
 
-    def _bucket_sampler(self, collate: Any) -> BucketBatchSampler:
+    def _remove_unused_columns(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Remove columns, and note of what: one that the model does not take may hold lengths."""
+        remaining = super()._remove_unused_columns(dataset, *args, **kwargs)
+        self._columns_removed = remaining, dataset
+        return remaining
+
+    def _with_all_columns(self, dataset: Any) -> Any:
+        remaining, whole = self._columns_removed
+        return whole if dataset is remaining else dataset
+
+    def _bucket_sampler(self, dataset: Any, collate: Any) -> BucketBatchSampler:
         args = self.args
         options = dict(self.bucket_options)
-        lengths = options.pop("lengths", None)
-        if lengths is not None:
-            lengths = as_lengths(lengths)
-        else:
+        if self._sample_lengths is None:
             names = getattr(self.processing_class, "model_input_names", None) or ["input_ids"]
-            lengths = sample_lengths(
-                self.train_dataset,
-                collate,
-                column=args.length_column_name,
-                field=names[0],
-            )
+            self._sample_lengths = SampleLengths(column=args.length_column_name, field=names[0])
+        lengths = self._sample_lengths.of(dataset, collate, options.pop("lengths", None))
         multiple = options.setdefault("pad_to_multiple_of", _multiple_of(collate) or 1)
         if options.get("token_budget") is None:
             longest = min(int(lengths.max(initial=1)), options.get("max_length") or 2**63)
@@ -178,8 +187,11 @@ class BucketBatchMixin(_Trainer):
 
     def _check_arguments(self) -> None:
         args = self.args
-        own = getattr(super()._get_train_sampler, "__func__", None)
-        if own is not Trainer._get_train_sampler:  # noqa: SLF001 - There is no public name for it.
+        # Of the class that comes after the mix-in, and of one that comes before it.
+        methods = super()._get_train_sampler, self._get_train_sampler
+        found = [getattr(method, "__func__", None) for method in methods]
+        # There is no public name for it.
+        if found != [kind._get_train_sampler for kind in (Trainer, BucketBatchMixin)]:  # noqa: SLF001
             msg = (
                 f"`{type(self).__name__}` must leave the order to the sampler, but has a "
                 "`_get_train_sampler` of its own."
@@ -245,10 +257,11 @@ def with_buckets(trainer_class: _TrainerType, **bucket_options: Any) -> _Trainer
         Options of :class:`evenstride.BucketBatchSampler`, none of which is required, and but for
         those that ``TrainingArguments`` has:
 
-        - ``lengths``: by default those of a :class:`evenstride.RaggedDataset`; of a Hugging Face
-          data set, its column ``length_column_name`` or else the lengths of its "input_ids" (the
-          first of the tokenizer's ``model_input_names``), read from Arrow; of any other map-style
-          data set, each sample is read once.
+        - ``lengths``: of the samples to train on, or a function that returns those of the data set
+          that it is given. By default those of a :class:`evenstride.RaggedDataset`; of a Hugging
+          Face data set, its column ``length_column_name`` or else the lengths of its "input_ids"
+          (the first of the tokenizer's ``model_input_names``), read from Arrow; of any other
+          map-style data set, each sample is read once.
         - ``token_budget``: most padded tokens of a batch on each rank. By default those of
           ``per_device_train_batch_size`` samples as long as the longest, which is the most that a
           batch could have without buckets. ``auto_find_batch_size`` lowers it.
@@ -318,13 +331,4 @@ def _check_collator(collate: Any, multiple: int) -> None:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    for name in options:
-        if name in _FROM_ARGUMENTS:
-            msg = (
-                f"`{name}` must be left to TrainingArguments, which has "
-                f"`{_FROM_ARGUMENTS[name]}`, but is given."
-            )
-            raise TypeError(msg)
-        if name not in _OPTIONS:
-            msg = f"`{name}` must be an option of BucketBatchSampler, but is not."
-            raise TypeError(msg)
+    check_names_for_trainer(options.keys() - {"lengths"}, _FROM_ARGUMENTS)
