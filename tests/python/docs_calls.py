@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from itertools import product
 
-_ASKS = {"documented", "parts"}  # Of `framework_support`.
+_ASKS = {"documented", "named", "parts"}  # Of what tests of frameworks share.
 
 
 def asked_for(code):

@@ -51,6 +51,7 @@ def test_a_block_that_has_a_name_is_run_by_another_test(page):
         ("for i in ('a', 'b'):\n  documented('p.md', f'{i}-c')", ["a-c", "b-c"]),
         ("@mark.parametrize('i', ['a'])\ndef test(i): documented('p.md', i)", ["a"]),
         ("def names(block, *, of): documented('p.md', block)\nnames('a', of='b')", ["a"]),
+        ("named('p.md', 'a', of='b')", ["a"]),
         ("name = f'{name}'\ndocumented('p.md', name)", []),
         ("page, name = 'p.md', 'a'\ndocument('p.md', 'a')", []),
         ("'documented(\"p.md\", \"a\")'  # documented('p.md', 'a')", []),
