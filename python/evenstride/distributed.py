@@ -38,7 +38,8 @@ def check_same_plan(
     ------
     ValueError
         If the number of ranks is not that of the group, two processes claim the same rank, or
-        anything else differs: with the field, the ranks in the group, and their values.
+        anything else differs: with the field, the ranks in the group, and their values. Also if one
+        of them has any error of its own: with that.
 
     Examples
     --------
