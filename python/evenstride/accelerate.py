@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare"]
 
+_ORDERS_BY_OPTIMIZER_STEP = ("stratified", "mixed")
 _OF_BATCHES = {"self", "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}
 
 
@@ -46,7 +47,10 @@ def prepare(
     that lie ready, of which Accelerate always has one more than the loop, are not counted. So
     ``accelerator.register_for_checkpointing(sampler)`` is all that resuming takes. A pass begins
     where the sampler says, whatever Accelerate's own count of passes; ``set_epoch`` of the loader
-    is the sampler's.
+    is the sampler's. ``accelerate.skip_first_batches`` is refused for it.
+
+    As Accelerate does, this makes the ``DataLoader`` anew: of a subclass, what it overrides, such
+    as its ``__iter__``, is lost.
 
     Parameters
     ----------
@@ -71,7 +75,8 @@ def prepare(
         If `accelerator` is none.
     ValueError
         If one of its options, the number of ranks of a sampler, or the number of values of
-        `device_placement` is not as it must be.
+        `device_placement` is not as it must be; or if a sampler with ``order="stratified"`` or
+        ``"mixed"`` has other `accumulation_steps` than the accelerator.
 
     Examples
     --------
@@ -119,6 +124,7 @@ def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -
     if not isinstance(one, DataLoader) or not isinstance(sampler, BucketBatchSampler):
         return one
     _check(accelerator, sampler)
+    sampler.is_prepared = True
     loader = PreparedDataLoader(one, sampler, accelerator, device)
     loader._is_accelerate_prepared = True  # noqa: SLF001 - Its way to leave a loader alone.
     return loader
@@ -146,6 +152,18 @@ def _check(accelerator: Accelerator, sampler: BucketBatchSampler) -> None:
             f"data, {wanted}, but is {found}."
         )
         raise ValueError(msg)
+    options, accumulated = sampler.options, accelerator.gradient_accumulation_steps
+    if (
+        options.shuffle
+        and options.order in _ORDERS_BY_OPTIMIZER_STEP
+        and options.accumulation_steps != accumulated
+    ):
+        msg = (
+            f"`accumulation_steps` of a sampler whose `order` is {options.order!r} must be the "
+            f"Accelerator's `gradient_accumulation_steps`, {accumulated}, but is "
+            f"{options.accumulation_steps}."
+        )
+        raise ValueError(msg)
 
 
 class PreparedDataLoader(DataLoaderShard):  # type: ignore[misc]
@@ -166,7 +184,11 @@ class PreparedDataLoader(DataLoaderShard):  # type: ignore[misc]
         super().__init__(
             loader.dataset,
             device=device,
-            rng_types=[kind for kind in accelerator.rng_types if kind != "generator"],
+            rng_types=[
+                kind
+                for kind in accelerator.rng_types
+                if getattr(kind, "value", kind) != "generator"
+            ],
             use_stateful_dataloader=accelerator.use_stateful_dataloader,
             batch_sampler=sampler,
             _drop_last=loader.drop_last,
@@ -185,10 +207,17 @@ class PreparedDataLoader(DataLoaderShard):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the batches of a pass, on the device."""
         sampler = self.batch_sampler
-        for number, batch in enumerate(super().__iter__(), 1):
-            ahead = sampler.cursor
-            here = Cursor(ahead.epoch, ahead.began, ahead.began + number)
-            sampler.follow(here)
+        finished = sampler.finished
+        ahead = here = None
+        for batch in super().__iter__():
+            if here is None:
+                ahead = sampler.cursor
+                here = Cursor(ahead.epoch, ahead.began, ahead.began)
+            here.count()
+            if sampler.cursor is ahead:  # Or else a state was loaded amid the loop.
+                sampler.follow(here)
+                # The look ahead may have finished a pass that the loop is going to leave.
+                sampler.finished = here.epoch if here.step == len(sampler) else finished
             yield batch
             if sampler.cursor is here:
                 sampler.follow(ahead)

@@ -31,6 +31,10 @@ class Cursor:
         self._end += len(batches)
         return self._batches
 
+    def count(self) -> None:
+        """Count a batch that was handed out elsewhere."""
+        self._end += 1
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the position, without the batches that lie ready."""
         return Cursor, (self.epoch, self.began, self.step)

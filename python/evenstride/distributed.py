@@ -38,7 +38,8 @@ def check_same_plan(
     ------
     ValueError
         If the number of ranks is not that of the group, two processes claim the same rank, or
-        anything else differs: with the field, the ranks in the group, and their values.
+        anything else differs: with the field, the ranks in the group, and their values. Also if one
+        of them has any error of its own: with that.
 
     Examples
     --------
@@ -61,9 +62,11 @@ def _facts(sampler: BucketBatchSampler) -> dict[str, Any]:
     try:
         state = sampler.state_dict()
         facts |= json.loads(state.pop("options")) | state
-        facts["rank"] = sampler.next_pass()[1]
+        facts["rank"] = sampler.rank
     except ValueError as error:
-        facts["fault"] = str(error)  # For all ranks, which would wait for this one otherwise.
+        facts["fault"] = str(error)
+    except Exception as error:  # noqa: BLE001 - All ranks must hear of it, or they would wait.
+        facts["fault"] = f"{type(error).__name__}: {error}"
     return facts
 
 

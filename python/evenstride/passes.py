@@ -16,6 +16,7 @@ import numpy as np
 
 from evenstride import _core
 from evenstride.cursor import Cursor
+from evenstride.framework_loops import check_place_in_lightning
 from evenstride.loader_stats import LoaderStats
 from evenstride.producers import PassBatches
 from evenstride.start_producers import start_producers
@@ -128,6 +129,7 @@ class Pass:
             msg = "A pass must begin before the interpreter ends, but it is ending."
             raise RuntimeError(msg)
         self._batches = batches = PassBatches(*sampler.next_pass())
+        check_place_in_lightning(batches.plan.epoch, batches.start)
         at = sampler.cursor
         taken = [step - batches.start for step in at.taken] if isinstance(at, LoadedCursor) else []
         self._sampler = sampler

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from torch import distributed
-from torch.utils.data import Sampler
 
 from evenstride.options import as_count, as_integer
 from evenstride.step_info import as_rank
 
 if TYPE_CHECKING:
-    from typing import Any, SupportsIndex
-
-T = TypeVar("T")
-
-
-class MadeOnce:
-    """A batch sampler that gives each rank its own batches, and says so to who would do it again.
-
-    Lightning makes batch samplers anew, around a sampler that picks the samples of this rank.
-    """
-
-    def __new__(cls: type[T], *args: Any, **_: Any) -> T:  # noqa: PYI019 - `Self` is newer.
-        """Refuse a sampler in the place of lengths."""
-        if args and isinstance(args[0], Sampler):
-            msg = (
-                "`lengths` must be the tokens of each sample, but is a "
-                f"{type(args[0]).__name__}: if Lightning put it there, wrap the DataLoader in "
-                "`evenstride.lightning.TrainerLoader`, or pass `use_distributed_sampler=False` "
-                "(which does not help to predict)."
-            )
-            raise TypeError(msg)
-        return object.__new__(cls)
+    from typing import SupportsIndex
 
 
 def checked_ranks(

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch.utils.data import Sampler
 
-from evenstride import _core
+from evenstride import _core, framework_loops
 from evenstride.cursor import Cursor
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
 from evenstride.planner import make_plan
-from evenstride.prepared import check_pass, is_counting
-from evenstride.ranks import MadeOnce, checked_ranks, resolved_num_replicas, resolved_rank
+from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from evenstride.step_info import StepInfo
 
 
-class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
+class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
     """Batches of samples of similar length, each bucket spread evenly over the epoch.
 
     Samples are shuffled anew within length buckets every epoch and packed greedily under a token
@@ -127,6 +126,7 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
     """
 
     batch_size: None = None
+    is_prepared = False  # By `evenstride.accelerate.prepare`.
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         self.lengths = as_lengths(lengths)
         self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
-        self._finished: int | None = None
+        self.finished: int | None = None  # The epoch of which a pass was the last to end.
         self._prepare()
         self.options.warn_of_removed(self._planner, stacklevel=2)
         if self._given_ranks[0] is not None:
@@ -205,12 +205,6 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
             self._settled = num_replicas, settlement
         return self._settled
 
-    def _resolved_rank(self) -> int:
-        # Not when the sampler is made, which may be before the processes know of each other.
-        if self._rank is None:
-            self._rank = resolved_rank(self._given_ranks[1], self._settle()[0])
-        return self._rank
-
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch: the same in all of them."""
         return self._settle()[1].steps
@@ -227,7 +221,10 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
     @property
     def rank(self) -> int:
         """Which rank this is, in ``[0, num_replicas)``."""
-        return self._resolved_rank()
+        # Not when the sampler is made, which may be before the processes know of each other.
+        if self._rank is None:
+            self._rank = resolved_rank(self._given_ranks[1], self._settle()[0])
+        return self._rank
 
     @property
     def plan(self) -> EpochPlan:
@@ -262,7 +259,7 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
             three over all ranks, without communication.
 
         """
-        return self.plan.step_info(step, self._resolved_rank())
+        return self.plan.step_info(step, self.rank)
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Make the next pass all of `epoch`, in ``[0, 2**64)``.
@@ -272,7 +269,8 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         pass, with a count of its own.
         """
         epoch = as_uint64("epoch", epoch)
-        if (self._next is None or self._next[0] != epoch) and not is_counting():
+        is_loaded = self._next is not None and self._next[0] == epoch
+        if not is_loaded and not framework_loops.is_own_count_of_accelerate():
             self._next = epoch, 0
             self._cursor = Cursor(epoch, 0, 0)
 
@@ -283,7 +281,7 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         epoch that :meth:`set_epoch` asked for, else of the current one if no pass of it has
         finished, else of the next. Until then nothing changes.
         """
-        check_pass(self)
+        framework_loops.check_use_by_accelerate(self)
         return self._batches()
 
     @property
@@ -296,9 +294,9 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         epoch, start = self._cursor.epoch, 0
         if self._next is not None:
             epoch, start = self._next
-        elif self._finished == epoch:
+        elif self.finished == epoch:
             epoch = as_uint64("epoch", epoch + 1)
-        return self._plan_of(epoch), self._resolved_rank(), start
+        return self._plan_of(epoch), self.rank, start
 
     def begin(self, cursor: Cursor) -> None:
         """Begin that pass, whose position `cursor` is."""
@@ -309,10 +307,11 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         """Make `cursor` the position, from which a batch has been handed out: the last, if over."""
         self._cursor = cursor
         if is_over:
-            self._finished = cursor.epoch
+            self.finished = cursor.epoch
 
     def _batches(self) -> Iterator[list[int]]:
         plan, rank, start = self.next_pass()
+        framework_loops.check_place_in_lightning(plan.epoch, start)
         cursor = Cursor(plan.epoch, start, start)
         self.begin(cursor)
         # The last batch apart, since a loop may stop at it and not come back for the end.
@@ -365,7 +364,7 @@ class BucketBatchSampler(MadeOnce, Sampler[list[int]]):
         epoch, step = check_state(state, self.state_dict(consumed=0))
         self._cursor = Cursor(epoch, step, step)
         self._next = epoch, step
-        self._finished = None
+        self.finished = None
 
     def _lengths_fingerprint(self) -> str:
         if self._fingerprint is None:

@@ -33,6 +33,27 @@ def check(lengths=LENGTHS, epoch=0, step=0, group=None, **options):
         return str(error)
 
 
+class Unreadable(es.BucketBatchSampler):
+    def state_dict(self, consumed=None):
+        raise OSError("the disk is gone")
+
+
+def check_unreadable(rank):
+    make = Unreadable if rank == RANK else es.BucketBatchSampler
+    try:
+        es.distributed.check_same_plan(make(LENGTHS, token_budget=9))
+    except ValueError as error:
+        return str(error)
+
+
+def count_plans():
+    sampler = es.BucketBatchSampler(LENGTHS, token_budget=9)
+    made = []
+    sampler._plan_of = made.append
+    es.distributed.check_same_plan(sampler)
+    return len(made)
+
+
 def on(rank, here, elsewhere):
     return here if rank == RANK else elsewhere
 
@@ -51,6 +72,8 @@ found = {
     "num_replicas": check(num_replicas=on(0, 3, 4), rank=RANK),
     "same rank": check(num_replicas=3, rank=on(0, 0, 1)),
     "out of range": check(rank=on(1, 3, RANK)),
+    "unreadable": check_unreadable(1),
+    "plans": count_plans(),
 }
 pair = distributed.new_group([0, 2])
 if RANK != 1:
@@ -87,6 +110,7 @@ DIFFERENCES = {
     "same rank": "`rank` must be another one in each process of the group, but is 1 in processes "
     "1, 2.",
     "out of range": "Rank 1 cannot take part: `rank` must be in [0, num_replicas = 3), but is 3.",
+    "unreadable": "Rank 1 cannot take part: OSError: the disk is gone",
 }
 
 
@@ -98,6 +122,10 @@ def test_every_rank_hears_what_differs(found, name):
 def test_a_group_of_some_processes_is_checked_by_itself(found):
     message = f"`seed` {SAME} 0 on rank 0 and 2 on rank 1."
     assert [one.get("pair that differs") for one in found] == [message, None, message]
+
+
+def test_no_epoch_is_planned_for_it(found):
+    assert [one["plans"] for one in found] == [0] * 3
 
 
 def test_without_other_processes_nothing_is_checked():

@@ -45,7 +45,7 @@ TRIALS = f"""
 import json
 from itertools import islice
 
-from accelerate import Accelerator, skip_first_batches
+from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
 from torch.utils.data import DataLoader
 
@@ -110,13 +110,6 @@ def plainly(mode):
     return message(use)
 
 
-def skipped():
-    _, sampler, loader = new()
-    found = [indices(batch) for batch in skip_first_batches(loader, 3)]
-    sampler.load_state_dict({{**sampler.state_dict(), "epoch": 2, "step": 4}})
-    return found, message(lambda: next(iter(skip_first_batches(loader, 4))))
-
-
 def refused(mode, **options):
     accelerator = new()[0]
     sampler = es.BucketBatchSampler(DATASET.lengths, token_budget=TOKEN_BUDGET, **options)
@@ -141,7 +134,6 @@ print(json.dumps({{
             {{**dispatching, **stateful, **workers}},
         )
     ],
-    "skipped": skipped(),
     "refused": [
         refused(dispatching),
         refused({{"split_batches": True}}),
@@ -226,16 +218,6 @@ def test_a_loader_prepared_in_the_plain_way_is_refused_on_every_rank(job):
     )
     for found in job[1]:
         assert found["plain"] == [message] * 5
-
-
-def test_batches_are_skipped_by_accelerate_or_by_a_state_but_not_by_both(job, wanted):
-    for rank, found in enumerate(job[1]):
-        rest, message = found["skipped"]
-        assert rest == wanted[rank][0][3:]
-        assert message == (
-            "RuntimeError: `skip_first_batches` must be left out where the sampler has loaded a "
-            "state, which begins at step 4 by itself, but it would skip 4 more."
-        )
 
 
 def test_options_that_do_not_fit_are_refused(job):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 import evenstride as es
 
@@ -101,6 +103,171 @@ def test_a_state_that_is_loaded_amid_a_loop_stands(accelerator, full, last):
                 break
     assert sampler.state_dict()["step"] == 6
     assert list(loader) == full[2][6:]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("left_at", [1, 6, 7, 8])
+def test_only_a_pass_that_the_loop_has_finished_is_over(accelerator, full, num_workers, left_at):
+    sampler = sampler_of_8_steps()
+    loader = es.accelerate.prepare(accelerator, loader_over(sampler, num_workers=num_workers))
+    for _ in range(2):
+        assert list(islice(loader, left_at)) == full[0][:left_at]
+        assert (sampler.epoch, sampler.state_dict()["step"]) == (0, left_at)
+        if left_at == 8:
+            break
+    assert next(iter(loader)) == full[left_at == 8][0]
+
+
+def test_a_state_that_is_loaded_when_workers_have_all_batches_stands(accelerator, full):
+    sampler = sampler_of_8_steps()
+    loader = es.accelerate.prepare(accelerator, loader_over(sampler, num_workers=2))
+    for step, _ in enumerate(loader):
+        if step == 5:
+            sampler.load_state_dict({**sampler.state_dict(), "epoch": 2, "step": 6})
+    assert (sampler.epoch, sampler.state_dict()["step"]) == (2, 6)
+    assert list(loader) == full[2][6:]
+
+
+def test_a_pass_has_one_cursor_so_that_a_meter_tells_passes_apart(accelerator):
+    sampler = sampler_of_8_steps()
+    loader = es.accelerate.prepare(accelerator, loader_over(sampler))
+    meter = es.metrics.BatchMeter(sampler)
+    cursors = []
+    for _ in range(2):
+        for step, _ in enumerate(loader, 1):
+            meter.update()
+            cursors.append(sampler.cursor)
+            assert (sampler.cursor.step, meter.figures("epoch").total.steps) == (step, step)
+    assert len(set(map(id, cursors))) == 2
+    assert [cursor.epoch for cursor in cursors] == [0] * 8 + [1] * 8
+
+
+class Rows(IterableDataset):
+    """Rows of an epoch of its own choice, whoever asks for them."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        self.sampler.set_epoch(2)
+        for batch in self.sampler:
+            yield from batch
+
+
+def test_what_a_data_set_asks_of_a_sampler_is_heard_although_accelerate_asks_it(accelerator, full):
+    loader = plainly(accelerator, DataLoader(Rows(sampler_of_8_steps()), batch_size=1))
+    for _ in range(2):
+        assert [row.tolist() for row in loader] == full[2]
+
+
+class Wrapped(Sampler):
+    """A batch sampler around another, as scripts have them."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        yield from self.sampler
+
+    def set_epoch(self, epoch):
+        self.sampler.set_epoch(epoch)
+
+    def __len__(self):
+        return len(self.sampler)
+
+
+def test_a_count_of_accelerate_is_not_heard_through_a_wrapper_either(accelerator, full):
+    sampler = sampler_of_8_steps()
+    loader = plainly(accelerator, loader_over(Wrapped(sampler)))
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 1, "step": 3})
+    assert [list(loader) for _ in range(2)] == [full[1][3:], full[2]]
+
+
+class OwnBatches:
+    """Batches for which a sampler is but a source."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        yield from self.sampler
+
+
+def test_batches_are_shared_out_twice_through_a_wrapper_but_not_by_what_only_reads_them():
+    sampler = es.BucketBatchSampler([7] * 8, token_budget=8, num_replicas=2, rank=0)
+    share = partial(accelerate.data_loader.BatchSamplerShard, even_batches=False)
+    with pytest.raises(RuntimeError, match=r"^A loader whose BucketBatchSampler has the batches"):
+        list(share(Wrapped(sampler), 2, 0))
+    assert list(share(OwnBatches(sampler), 2, 0)) == list(sampler.plan.batches(0))[::2]
+
+
+def skipping(loader, number):
+    return accelerate.skip_first_batches(loader, number)
+
+
+def test_batches_are_skipped_by_accelerate_or_by_a_state_but_not_by_both(accelerator, full):
+    sampler = sampler_of_8_steps()
+    loader = plainly(accelerator, loader_over(sampler))
+    assert list(skipping(loader, 3)) == full[0][3:]
+    sampler.load_state_dict({**sampler.state_dict(), "epoch": 2, "step": 4})
+    message = (
+        "`skip_first_batches` must be left out where the sampler has loaded a state, which begins "
+        "at step 4 by itself, but it would skip 4 more."
+    )
+    with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
+        list(skipping(loader, 4))
+    assert list(skipping(loader, 0)) == full[2][4:]
+
+
+@pytest.mark.parametrize("skipped", [0, 3])
+def test_a_prepared_loader_skips_by_a_state_alone(accelerator, full, skipped):
+    sampler = sampler_of_8_steps()
+    loader = es.accelerate.prepare(accelerator, loader_over(sampler))
+    message = (
+        "`skip_first_batches` must be left out where `evenstride.accelerate.prepare` has made the "
+        "loader, whose sampler would not know any more where the loop is: "
+        f"`sampler.load_state_dict({{**sampler.state_dict(), 'step': {skipped}}})` begins after "
+        f"{skipped} batches of the epoch."
+    )
+    with pytest.raises(RuntimeError, match=f"^{re.escape(message)}$"):
+        list(skipping(loader, skipped))
+    sampler.load_state_dict({**sampler.state_dict(), "step": skipped})
+    assert list(loader) == full[0][skipped:]
+
+
+@both_ways
+def test_a_version_of_accelerate_without_its_internals_is_left_alone(
+    accelerator, full, prepare, monkeypatch
+):
+    loader = prepare(accelerator, loader_over(sampler_of_8_steps()))
+    for name in ("BatchSamplerShard", "DataLoaderDispatcher", "SkipBatchSampler"):
+        monkeypatch.delattr(accelerate.data_loader, name)
+    assert list(loader) == full[0]
+
+
+def test_generators_are_not_made_the_same_on_all_ranks_however_it_is_said(full):
+    kinds = [accelerate.utils.RNGType.GENERATOR, accelerate.utils.RNGType.TORCH]
+    for rng_types in (kinds, [kind.value for kind in kinds]):
+        accelerator = accelerate.Accelerator(cpu=True, rng_types=rng_types)
+        loader = es.accelerate.prepare(accelerator, loader_over(sampler_of_8_steps()))
+        assert loader.rng_types == rng_types[1:]
+        assert list(loader) == full[0]
+
+
+@pytest.mark.parametrize("order", ["stratified", "mixed"])
+def test_orders_that_depend_on_optimizer_steps_must_know_how_long_they_are(accelerator, order):
+    def prepare(**options):
+        sampler = es.BucketBatchSampler([7] * 8, token_budget=8, **options)
+        return es.accelerate.prepare(accelerator, loader_over(sampler))
+
+    message = (
+        f"`accumulation_steps` of a sampler whose `order` is '{order}' must be the Accelerator's "
+        "`gradient_accumulation_steps`, 4, but is 1."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        prepare(order=order)
+    for options in ({"accumulation_steps": 4}, {"shuffle": False}):
+        assert len(prepare(order=order, **options)) == 8
 
 
 class Counting(Dataset):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler, SequentialSampler
 
 import evenstride as es
 from support import ORDERS, admitted, batches_of, check_plan, lognormal, problems, same_plans
@@ -323,3 +323,26 @@ def test_removed_tokens_above_one_in_a_hundred_are_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         es.BucketBatchSampler([101] + [100] * 150, token_budget=100, too_long="drop")
+
+
+class Around(es.BucketBatchSampler):
+    """A sampler that is made of another one, as scripts have them."""
+
+    def __init__(self, base, lengths=LENGTHS, *, drop_last=False, **_):
+        super().__init__(lengths, drop_last=drop_last, **OPTIONS)
+        self.base = base
+
+
+def test_a_subclass_may_take_a_sampler():
+    base = SequentialSampler(LENGTHS)
+    for made in (Around(base), Around(base, LENGTHS), Around(base, batch_size=8, drop_last=False)):
+        assert list(made) == list(sampler_of())
+    with pytest.raises(TypeError, match=r"^`lengths` must be 1-dimensional, but has shape "):
+        es.BucketBatchSampler(base, **OPTIONS)
+
+
+@pytest.mark.parametrize("kind", [es.BucketBatchSampler, Around])
+def test_what_lightning_makes_anew_is_refused(kind):
+    message = r"^`lengths` must be the tokens of each sample, but is a SequentialSampler: if Light"
+    with pytest.raises(TypeError, match=message):
+        kind(SequentialSampler(LENGTHS), batch_size=None, drop_last=False)
