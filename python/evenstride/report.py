@@ -19,6 +19,7 @@ except ImportError as error:
     _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
     raise ImportError(_MESSAGE, name=error.name) from error
 
+from evenstride._tables import counted
 from evenstride.picture_data import (
     bucket_name,
     histogram_of,
@@ -276,7 +277,7 @@ class _Palette:
         mappable = ScalarMappable(norm, ListedColormap(self.colours))
         bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=80, fraction=0.03)
         ticks = np.unique(np.linspace(0, self.num_buckets, 9).round().astype(int))
-        bar.set_ticks([*ticks], labels=[f"{self._edges[tick]:,}" for tick in ticks])
+        bar.set_ticks([*ticks], labels=[str(self._edges[tick]) for tick in ticks])
         bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
 
 
@@ -362,14 +363,14 @@ def _style(axes: Iterable[Axes]) -> None:
 
 
 def _summary(plan: EpochPlan) -> str:
-    batches = "1 batch" if plan.num_replicas == 1 else f"{plan.num_replicas:,} batches"
+    batches = counted(plan.num_replicas, "batch", "batches")
     efficiency = float(plan.tokens.sum()) / float(plan.padded_tokens.sum())
     options = plan.options
     how = f"order {options['order']}, composition {options['composition']}"
     if not options["shuffle"]:
         how = "sorted, longest first"
     return (
-        f"Epoch {plan.epoch}: {plan.num_steps:,} steps of {batches}, {how}, "
+        f"Epoch {plan.epoch}: {counted(plan.num_steps, 'step')} of {batches}, {how}, "
         f"padding efficiency {100 * efficiency:.1f} %"
     )
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from evenstride.advice import Advice
     from evenstride.lengths import LengthArray, Lengths
     from evenstride.picture_data import Strip
     from evenstride.plan import EpochPlan
@@ -59,7 +60,7 @@ class Facts:
     orders: dict[str, InOrder] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     windows: dict[str, float] = field(default_factory=dict)
-    advice: list[str] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
 
     @property
     def own_order(self) -> str:
