@@ -92,7 +92,8 @@ Quarters = Annotated[
     bool,
     flag(
         "--quarters",
-        "Show the share of each bucket in each quarter, too: a row for each bucket of each order.",
+        "Show the share of each bucket in each quarter, too: a long table, with a row for each "
+        "bucket of each order.",
         "Output",
     ),
 ]

@@ -69,7 +69,7 @@ def _header(facts: Facts) -> Markup:
         "steps": (count(stats.steps), f"of {batches} each"),
         "budget used": (percent(_fill(facts)), f"of {count(stats.token_budget)} tokens a batch"),
         "longest run": (counted(stats.longest_run, "step"), "of one bucket"),
-        "quarter": (_deviation(stats), "a bucket's share differs from the whole's by at most that"),
+        "quarter": (_deviation(stats), "largest difference of a bucket's share"),
         "samples": (count(stats.samples), f"{count(stats.tokens)} tokens"),
     }
     items = [
@@ -98,9 +98,9 @@ def _orders(facts: Facts) -> Iterator[Markup]:
     yield element(
         "p",
         f"Each point is a step in the colour of its bucket. {reading}. The smaller strips are the "
-        f"first {facts.orders[own].start.shown} steps, one by one. A quarter within 0.5 points: in "
-        "each quarter of the epoch, each bucket's share of the steps is its share of the whole, "
-        "give or take at most 0.5 percentage points.",
+        f"first {facts.orders[own].start.shown} steps, one by one. Quarters within 0.5 points are: "
+        "in each quarter of the epoch, a bucket's share of the steps is its share of the whole "
+        "epoch, give or take 0.5 percentage points at most.",
     )
     yield facts.ramp.legend(facts.plan.edges.tolist())
     shown = [own, *(order for order in ORDERS if order in facts.orders and order != own)]
