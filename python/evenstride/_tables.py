@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from evenstride.stats import BucketStats, PlanStats
 
@@ -27,6 +27,28 @@ BUCKET_HEADER = (
     "fill",
     "limit",
 )
+ORDER_FIGURES = {
+    "quarter": "largest difference of a bucket's share in a quarter from its share, in points",
+    "used up": "the part of the epoch after which the first bucket has no more steps",
+    "longest": "longest run of steps of one bucket",
+    "ones": "share of steps in runs of one",
+    "prefix": "prefix discrepancy: how many steps a bucket is ahead or behind, at worst",
+    "3 of 4": "share of windows of 4 steps with three or more of one bucket",
+    "neighbours": "correlation of the mean lengths of neighbouring steps",
+}
+"""What is said of an order, and what it means."""
+REAL = "padding efficiency: real tokens over padded tokens"
+_LEGEND = {
+    "real": REAL,
+    "distinct shapes": "different pairs of samples and width among the batches",
+    "slowest rank": "padded tokens of a step's most expensive rank over the mean of its ranks",
+    **ORDER_FIGURES,
+    "widths": "correlation of the widths of neighbouring steps of one bucket",
+    "share": "of the batches; then, with the quarters and the runs, of the steps",
+    "mean, a batch": "tokens of a sample, and samples of a batch, on average",
+    "fill": "padded tokens of a batch over the token budget, on average",
+    "limit": "what kept most of the batches from being larger",
+}
 _LIMIT_NAMES = {
     "token_budget": "budget",
     "max_batch_size": "batch size",
@@ -36,12 +58,13 @@ _LIMIT_NAMES = {
 
 
 def table_of(stats: PlanStats) -> str:
-    """Return facts, buckets, quarters and run lengths, each an aligned block of text."""
+    """Return facts, buckets, quarters, runs and a legend, each an aligned block of text."""
     blocks = (
         _facts(stats),
         _abridged_lines(BUCKET_HEADER, stats, bucket_cells),
         _quarters(stats),
         _runs(stats),
+        named(_LEGEND),
     )
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -59,6 +82,12 @@ def aligned(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0)
     ]
 
 
+def named(texts: Mapping[str, str]) -> list[str]:
+    """Return a line for each text, after its name."""
+    width = max(map(len, texts))
+    return [f"{name:{width}}  {text}" for name, text in texts.items()]
+
+
 def count(number: float) -> str:
     """Return a count in at most seven characters: exact below a million, else four digits."""
     if number < _EXACT_END:
@@ -69,6 +98,18 @@ def count(number: float) -> str:
         if round(scaled, 1) < 1000 or unit == "E":  # noqa: PLR2004
             break
     return f"{scaled:.{max(0, 4 - len(str(int(scaled))))}f}{unit}"
+
+
+def counted(amount: int, one: str, many: str = "") -> str:
+    """Return a count of what one of is called `one`, and several by default with an s.
+
+    Examples
+    --------
+    >>> counted(1, "step"), counted(4000, "step"), counted(2, "batch", "batches")
+    ('1 step', '4,000 steps', '2 batches')
+
+    """
+    return f"{count(amount)} {one if amount == 1 else many or one + 's'}"
 
 
 def percent(fraction: float) -> str:
@@ -86,13 +127,22 @@ def number(value: float, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
+def quarter_deviation(stats: PlanStats) -> float:
+    """Return the largest difference of a bucket's share in a quarter from its share overall."""
+    differences = (
+        abs(quarter - bucket.share)
+        for bucket in stats.buckets
+        for quarter in bucket.quarters
+        if not math.isnan(quarter)
+    )
+    return max(differences, default=math.nan)
+
+
 def _facts(stats: PlanStats) -> list[str]:
-    batches = "1 batch" if stats.num_replicas == 1 else f"{count(stats.num_replicas)} batches"
+    batches = counted(stats.num_replicas, "batch", "batches")
     repeated = f"{count(stats.repeated_samples)} of them repeated"
     mean = number(stats.mean_rank_imbalance, 4)
     worst = number(stats.worst_rank_imbalance, 4)
-    lengths = number(stats.length_correlation, 3)
-    widths = number(stats.width_correlation, 3)
     facts = {
         "steps": f"{count(stats.steps)} of {batches} each, {count(stats.mixed_steps)} mixed",
         "samples": f"{count(stats.samples)}, {repeated}; {count(stats.dropped_samples)} dropped",
@@ -103,17 +153,19 @@ def _facts(stats: PlanStats) -> list[str]:
         )
     facts |= {
         "tokens": f"{count(stats.tokens)}, padded {count(stats.padded_tokens)}",
-        "padding efficiency": percent(stats.padding_efficiency),
+        "real": percent(stats.padding_efficiency),
         "distinct shapes": count(stats.distinct_shapes),
-        "dearest rank / mean": f"{mean} on average, {worst} at worst",
-        "prefix discrepancy": f"{number(stats.prefix_discrepancy, 5)} steps",
-        "first bucket exhausted": f"at {percent(stats.earliest_exhaustion)} of the epoch",
-        "windows of 4, 3 alike": percent(stats.crowded_windows),
-        "correlation of lengths": f"{lengths} of neighbouring steps",
-        "correlation of widths": f"{widths} of neighbours inside a bucket",
+        "slowest rank": f"{mean} on average, {worst} at worst",
+        "quarter": f"{number(100 * quarter_deviation(stats), 2)} points",
+        "used up": percent(stats.earliest_exhaustion),
+        "longest": counted(stats.longest_run, "step"),
+        "ones": percent(stats.share_in_runs_of_one),
+        "prefix": f"{number(stats.prefix_discrepancy, 5)} steps",
+        "3 of 4": percent(stats.crowded_windows),
+        "neighbours": number(stats.length_correlation, 3),
+        "widths": number(stats.width_correlation, 3),
     }
-    width = max(map(len, facts))
-    return [f"{name:{width}}  {fact}" for name, fact in facts.items()]
+    return named(facts)
 
 
 def abridged(stats: PlanStats, row: Callable[[BucketStats], list[str]]) -> list[list[str]]:
@@ -174,5 +226,4 @@ def _runs(stats: PlanStats) -> list[str]:
         ["steps", *map(count, steps.values())],
         ["share", *(percent(part / stats.steps) for part in steps.values())],
     ]
-    lines = aligned(["run of", *names], rows, left=1)
-    return [*lines, f"longest run {count(stats.longest_run)}"]
+    return aligned(["run of", *names], rows, left=1)

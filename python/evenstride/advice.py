@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenstride._tables import count, percent
+from evenstride._tables import counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from evenstride.stats import BucketStats, PlanStats
 
-__all__ = ["MOST_SAMPLES_TO_REPLAN", "advise", "explain", "flags_of"]
+__all__ = ["MOST_SAMPLES_TO_REPLAN", "Advice", "advise", "explain", "flags_of"]
 
 MOST_SAMPLES_TO_REPLAN = 20_000_000
 """Beyond it, nothing is planned anew to see what would help."""
 
 _POOR = 0.9
 _NOTABLE = 0.01
+
+
+class Advice(NamedTuple):
+    """Options as they are on the command line, and the rest of a sentence about them."""
+
+    flags: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"With {self.flags} {self.effect}"
 
 
 def explain(stats: PlanStats, options: dict[str, Any]) -> list[str]:
@@ -72,24 +82,22 @@ def _left_out(stats: PlanStats) -> str:
     removed = {reason: amount for reason, amount in stats.removed.items() if amount["samples"] > 0}
     total = stats.tokens + sum(amount["tokens"] for amount in removed.values())
     parts = [
-        f"{_samples(amount['samples'])} ({percent(amount['tokens'] / max(1, total))} of the "
-        f"tokens) as {reason.replace('_', ' ')}"
+        f"{counted(amount['samples'], 'sample')} ({percent(amount['tokens'] / max(1, total))} of "
+        f"the tokens) as {reason.replace('_', ' ')}"
         for reason, amount in removed.items()
     ]
     if stats.dropped_samples > 0:
-        parts.append(f"{_samples(stats.dropped_samples)} by drop_last, others in each epoch")
+        parts.append(
+            f"{counted(stats.dropped_samples, 'sample')} by drop_last, others in each epoch"
+        )
     if not parts:
         return "Nothing is left out."
     return f"Left out: {', and '.join(parts)}."
 
 
-def _samples(samples: int) -> str:
-    return "1 sample" if samples == 1 else f"{count(samples)} samples"
-
-
 def advise(
     stats: PlanStats, options: dict[str, Any], replan: Callable[[dict[str, Any]], PlanStats]
-) -> Iterator[str]:
+) -> Iterator[Advice]:
     """Yield what would help, in a sentence each: only what another plan proved to help.
 
     Parameters
@@ -107,7 +115,7 @@ def advise(
             continue  # This change is not possible together with the other options.
         gains = _order_gains(stats, changed) if "order" in change else _gains(stats, changed)
         if gains:
-            yield f"{flags_of(change)} would give {' and '.join(gains)}."
+            yield Advice(flags_of(change), f"there would be {' and '.join(gains)}.")
 
 
 def flags_of(options: dict[str, Any]) -> str:
@@ -145,7 +153,7 @@ def _gains(before: PlanStats, after: PlanStats) -> list[str]:
     gains = []
     if after.steps < before.steps * (1 - _NOTABLE):
         saved = percent(1 - after.steps / before.steps)
-        gains.append(f"{count(after.steps)} steps ({saved} fewer)")
+        gains.append(f"{counted(after.steps, 'step')} ({saved} fewer)")
     if after.padding_efficiency > before.padding_efficiency + _NOTABLE:
         pair = percent(after.padding_efficiency), percent(before.padding_efficiency)
         gains.append(f"a padding efficiency of {pair[0]} instead of {pair[1]}")

@@ -42,7 +42,7 @@ _PATH = Annotated[
         help="Lengths, or samples that have them: a .npy or .npz file; text, an integer a line or "
         "columns (- is standard input); a .parquet, .arrow, .feather or .ipc file, or a folder "
         "that save_to_disk wrote; a folder that RaggedDataset.save wrote; an .idx file of "
-        "Megatron, or its prefix.",
+        "Megatron, or its prefix. JSON is not read: convert it to Parquet.",
         show_default=False,
     ),
 ]

@@ -89,7 +89,13 @@ Report = Annotated[
     option("Write a page about the plan, in this order and all others.", "Output", "FILE.html"),
 ]
 Quarters = Annotated[
-    bool, flag("--quarters", "Show the share of each bucket in each quarter, too.", "Output")
+    bool,
+    flag(
+        "--quarters",
+        "Show the share of each bucket in each quarter, too: a long table, with a row for each "
+        "bucket of each order.",
+        "Output",
+    ),
 ]
 GiveUp = Annotated[
     float,
@@ -160,8 +166,8 @@ def _plan(
             warnings.simplefilter("ignore")
             return plan_epoch(lengths, **{**options, **change}).stats()
 
-    for sentence in advise(stats, plan.options, replan):
-        print_blocks(sentence)
+    for advice in advise(stats, plan.options, replan):
+        print_blocks(str(advice))
 
 
 @app.command("compare")

@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from evenstride._tables import aligned, count, number, percent, points
+from evenstride._tables import (
+    ORDER_FIGURES,
+    REAL,
+    aligned,
+    count,
+    named,
+    number,
+    percent,
+    points,
+    quarter_deviation,
+)
 from evenstride.planner import plan_epoch
 
 if TYPE_CHECKING:
@@ -22,7 +32,6 @@ __all__ = [
     "comparison_dict",
     "comparison_tables",
     "order_cells",
-    "quarter_deviation",
 ]
 
 ORDERS = (
@@ -42,14 +51,8 @@ ORDERS = (
 
 COLUMNS = {
     "batches": "of the epoch, over all ranks",
-    "real": "padding efficiency: real tokens over padded tokens",
-    "quarter": "largest difference of a bucket's share in a quarter from its share, in points",
-    "used up": "the part of the epoch after which the first bucket has no more steps",
-    "longest": "longest run of steps of one bucket",
-    "ones": "share of steps in runs of one",
-    "prefix": "prefix discrepancy: how many steps a bucket is ahead or behind, at worst",
-    "3 of 4": "share of windows of 4 steps with three or more of one bucket",
-    "neighbours": "correlation of the mean lengths of neighbouring steps",
+    "real": REAL,
+    **ORDER_FIGURES,
 }
 """What is said of each order, and what it means."""
 
@@ -89,17 +92,6 @@ def compare_orders(
         yield order, plan
 
 
-def quarter_deviation(stats: PlanStats) -> float:
-    """Return the largest difference of a bucket's share in a quarter from its share overall."""
-    differences = (
-        abs(quarter - bucket.share)
-        for bucket in stats.buckets
-        for quarter in bucket.quarters
-        if not math.isnan(quarter)
-    )
-    return max(differences, default=math.nan)
-
-
 def order_cells(stats: PlanStats) -> list[str]:
     """Return an order's row below :data:`COLUMNS`."""
     return [
@@ -128,8 +120,7 @@ def comparison_tables(orders: Mapping[str, PlanStats], *, quarters: bool) -> lis
     """
     rows = [[order, *order_cells(stats)] for order, stats in orders.items()]
     blocks = ["\n".join(aligned(["order", *COLUMNS], rows, left=1))]
-    width = max(map(len, COLUMNS))
-    blocks.append("\n".join(f"{name:{width}}  {text}" for name, text in COLUMNS.items()))
+    blocks.append("\n".join(named(COLUMNS)))
     if quarters:
         blocks.append(_quarters(orders))
     return blocks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,10 +33,13 @@ def as_lengths(lengths: Lengths) -> LengthArray:
     """
     array = _as_array(lengths)
     if array.ndim != 1:
-        msg = f"`lengths` must be 1-dimensional, but has shape {array.shape}."
-        raise TypeError(msg)
+        fault = f"it has shape {array.shape}"
+        raise _not_lengths(fault)
     if array.size == 0 and not isinstance(lengths, np.ndarray):
         array = array.astype(np.int64)  # An empty list has no integers that could tell its type.
+    if array.dtype.kind in "OSU":
+        fault = f"it has dtype {array.dtype}"
+        raise _not_lengths(fault)
     if array.dtype.kind not in "iu":
         msg = f"`lengths` must hold integers, but has dtype {array.dtype}."
         raise TypeError(msg)
@@ -59,11 +63,41 @@ def _as_array(lengths: Lengths) -> NDArray[Any]:
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None and isinstance(lengths, (pyarrow.Array, pyarrow.ChunkedArray)):
         return _from_arrow(lengths)
+    # Said before numpy reads all rows of what is a data set, or has tokens in the place of lengths.
+    if isinstance(lengths, (str, bytes, Mapping)) or hasattr(lengths, "lengths"):
+        fault = f"it has type {type(lengths).__name__}"
+        raise _not_lengths(fault)
+    first = _first(lengths)
+    if _has_length(first):
+        fault = f"`lengths[0]` has type {type(first).__name__}"
+        raise _not_lengths(fault)
     try:
         return np.asarray(lengths)
     except (TypeError, ValueError, OverflowError) as error:
-        msg = f"`lengths` must be 1-dimensional and hold integers, but numpy says: {error}"
-        raise TypeError(msg) from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        fault = f"numpy says: {reason}"
+        raise _not_lengths(fault) from error
+
+
+def _not_lengths(fault: str) -> TypeError:
+    return TypeError(
+        f"`lengths` must be the number of tokens of each sample, e.g. `ds.lengths`, but {fault}."
+    )
+
+
+def _first(values: Any) -> Any:
+    try:
+        return next(iter(values), None)
+    except TypeError:
+        return None
+
+
+def _has_length(value: Any) -> bool:
+    try:
+        len(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _from_arrow(column: Any) -> NDArray[Any]:

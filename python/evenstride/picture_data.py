@@ -91,4 +91,4 @@ def histogram_of(
 
 def bucket_name(edges: list[int], bucket: int) -> str:
     """Return the number and the lengths of a bucket."""
-    return f"{bucket}: [{edges[bucket]:,}, {edges[bucket + 1]:,})"
+    return f"{bucket}: [{edges[bucket]}, {edges[bucket + 1]})"

@@ -10,7 +10,7 @@ import numpy as np
 from evenstride.arrow_chunks import kind_of
 from evenstride.arrow_files import arrow_schema
 from evenstride.folder import open_folder
-from evenstride.read_text import listed
+from evenstride.read_text import json_error, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,11 @@ _BY_SUFFIX: dict[str, Format] = {
     **dict.fromkeys((".parquet", ".pq", ".arrow", ".feather", ".ipc"), "arrow"),
     **dict.fromkeys((".idx", ".bin"), "megatron"),
 }
+_JSON = tuple(
+    kind + packed
+    for kind in (".json", ".jsonl", ".ndjson")
+    for packed in ("", ".gz", ".bz2", ".xz", ".zst")
+)
 _NAMES = ("input_ids", "length", "lengths")
 
 
@@ -44,7 +49,7 @@ def format_of(file: Path) -> Format:
     Raises
     ------
     ValueError
-        If it is a folder that nobody knows.
+        If it is a folder that nobody knows, or JSON.
 
     """
     if str(file) == "-":
@@ -61,6 +66,8 @@ def format_of(file: Path) -> Format:
         raise ValueError(msg)
     if not file.exists() and file.with_name(f"{file.name}.idx").is_file():
         return "megatron"
+    if file.name.lower().endswith(_JSON):
+        raise json_error(str(file))
     return _BY_SUFFIX.get(file.suffix.lower(), "text")
 
 

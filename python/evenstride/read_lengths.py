@@ -37,7 +37,7 @@ def read_lengths(
         ``save_to_disk`` wrote; a folder that ``RaggedDataset.save`` wrote; an ``.idx`` file of
         Megatron, or the prefix of one; or, whatever else its suffix, text: one integer a line, or
         columns with or without a header. ``"-"`` is text from the standard input. Empty lines and
-        lines that begin with ``#`` are skipped.
+        lines that begin with ``#`` are skipped. JSON is not read; convert it to Parquet.
     key : str, optional
         Which array of an ``.npz`` file. Needed if it has several.
     column : str, optional

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from evenstride.lengths import LengthArray
 
-__all__ = ["listed", "read_text"]
+__all__ = ["json_error", "listed", "read_text"]
 
 _LENGTH_NAMES = ("length", "lengths")
 _COUNT_NAMES = ("count", "counts")
@@ -43,6 +43,14 @@ def read_text(file: Path, column: str | None, *, counts: bool) -> LengthArray:
     return np.repeat(pairs[:, 0], pairs[:, 1]) if len(pairs) else pairs.reshape(-1)
 
 
+def json_error(name: str) -> ValueError:
+    """Return what says that a file of JSON is not read."""
+    return ValueError(
+        f"`{name}` must not be JSON, which is not read: convert it to Parquet first, for example "
+        "with datasets' `to_parquet` or pyarrow."
+    )
+
+
 def _opened(file: Path) -> AbstractContextManager[TextIO]:
     if str(file) != "-":
         return file.open(encoding="utf-8-sig", errors="replace", newline="")
@@ -64,6 +72,8 @@ class _Table:
                 break
             skipped += 1
         delimiter = next((mark for mark in _DELIMITERS if mark in first), ",")
+        if first.lstrip().startswith(("{", "[")):
+            raise json_error(name)
         self._skipped = skipped
         self._reader = csv.reader(_chain(first, lines), delimiter=delimiter)
         self._first = next(self._reader, [])

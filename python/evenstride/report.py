@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ except ImportError as error:
     _MESSAGE = "Pictures need matplotlib: pip install 'evenstride[plot]'."
     raise ImportError(_MESSAGE, name=error.name) from error
 
+from evenstride._tables import counted
 from evenstride.picture_data import (
     bucket_name,
     histogram_of,
@@ -26,6 +28,7 @@ from evenstride.picture_data import (
     step_labels,
     strip_of,
 )
+from evenstride.picture_labels import placed
 from evenstride.tune import kind_of, on_front
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ _MOST_ROWS = 200
 _FIRST_STEPS = 100
 _MOST_IN_LEGEND = 12
 _MARKS = "osD^vPX"
+_SIZE, _RING = 45, 190  # Areas of marks, in square points.
 _LEAST = 1e-6  # What is nothing has no place on a logarithmic axis.
 _INK = "#303030"
 _FAINT = "#d0d0d0"
@@ -165,7 +169,7 @@ def plot_tuning(
     choice: Candidate,
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
-    """Draw padding against diversity: a mark a candidate, and a line along those on the front.
+    """Draw padding against diversity: a mark a candidate, and a line along the Pareto front.
 
     Both axes are logarithmic.
 
@@ -188,26 +192,16 @@ def plot_tuning(
     ax = figure.subplots()
     best = [c for c, front in zip(candidates, on_front(candidates), strict=True) if front]
     best.sort(key=lambda c: c.padding_efficiency)
-    ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="no other is better")
+    ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="Pareto front")
     kinds: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         kinds.setdefault(kind_of(candidate), []).append(candidate)
     shades = mpl.colormaps["viridis"](np.linspace(0.92, 0.04, len(kinds)))
     for (kind, some), colour, mark in zip(kinds.items(), shades, cycle(_MARKS), strict=False):
-        ax.scatter(*_figures(some), s=45, color=colour, marker=mark, label=kind, zorder=2)
-        for candidate in some:
-            if "buckets" in candidate.options:
-                ax.annotate(
-                    str(candidate.options["buckets"]),
-                    _place(candidate),
-                    (5, 4),
-                    textcoords="offset points",
-                    fontsize="x-small",
-                    color=_INK,
-                )
+        ax.scatter(*_figures(some), s=_SIZE, color=colour, marker=mark, label=kind, zorder=2)
     ax.scatter(
         *_figures([choice]),
-        s=190,
+        s=_RING,
         facecolors="none",
         edgecolors=_INK,
         linewidths=1.5,
@@ -224,7 +218,31 @@ def plot_tuning(
     ax.set_title("Up and to the left is better; a number is that of the buckets", **_TITLE)
     ax.legend(frameon=False, labelcolor=_INK, loc="lower right")
     _style([ax])
+    _label(figure, ax, candidates, choice)
     return _saved(figure, path)
+
+
+def _label(figure: Figure, ax: Axes, candidates: Sequence[Candidate], choice: Candidate) -> None:
+    """Write the number of buckets beside each mark that has one."""
+    ordered = sorted(candidates, key=lambda c: "buckets" not in c.options)
+    texts = [str(c.options["buckets"]) for c in candidates if "buckets" in c.options]
+    figure.draw_without_rendering()  # Only now is it known where the marks are.
+    pixels = ax.transData.transform([_place(candidate) for candidate in ordered])
+    marks = [(x, y) for x, y in (pixels * 72 / figure.dpi).tolist()]
+    halves = [math.sqrt(_RING if c is choice else _SIZE) / 2 for c in ordered]
+    for candidate, text, label in zip(ordered, texts, placed(marks, halves, texts), strict=False):
+        line = {"arrowstyle": "-", "color": _INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
+        ax.annotate(
+            text,
+            _place(candidate),
+            (label.x, label.y),
+            textcoords="offset points",
+            arrowprops=None if label.is_near else line,
+            ha="center",
+            va="center",
+            fontsize="x-small",
+            color=_INK,
+        ).set_in_layout(False)  # Or the marks would move.
 
 
 def _figures(candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
@@ -276,7 +294,7 @@ class _Palette:
         mappable = ScalarMappable(norm, ListedColormap(self.colours))
         bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=80, fraction=0.03)
         ticks = np.unique(np.linspace(0, self.num_buckets, 9).round().astype(int))
-        bar.set_ticks([*ticks], labels=[f"{self._edges[tick]:,}" for tick in ticks])
+        bar.set_ticks([*ticks], labels=[str(self._edges[tick]) for tick in ticks])
         bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
 
 
@@ -362,14 +380,14 @@ def _style(axes: Iterable[Axes]) -> None:
 
 
 def _summary(plan: EpochPlan) -> str:
-    batches = "1 batch" if plan.num_replicas == 1 else f"{plan.num_replicas:,} batches"
+    batches = counted(plan.num_replicas, "batch", "batches")
     efficiency = float(plan.tokens.sum()) / float(plan.padded_tokens.sum())
     options = plan.options
     how = f"order {options['order']}, composition {options['composition']}"
     if not options["shuffle"]:
         how = "sorted, longest first"
     return (
-        f"Epoch {plan.epoch}: {plan.num_steps:,} steps of {batches}, {how}, "
+        f"Epoch {plan.epoch}: {counted(plan.num_steps, 'step')} of {batches}, {how}, "
         f"padding efficiency {100 * efficiency:.1f} %"
     )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evenstride import _core
+    from evenstride.advice import Advice
     from evenstride.lengths import LengthArray, Lengths
     from evenstride.picture_data import Strip
     from evenstride.plan import EpochPlan
@@ -80,7 +81,7 @@ class Facts:
     order_limits: Limits = field(default_factory=Limits)
     windows: dict[str, float] = field(default_factory=dict)
     window_limits: Limits = field(default_factory=Limits)
-    advice: list[str] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
 
     @property
     def own_order(self) -> str:

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenstride import _core
-from evenstride._tables import BUCKET_HEADER, abridged, bucket_cells, count, number, percent, points
+from evenstride._tables import (
+    BUCKET_HEADER,
+    abridged,
+    bucket_cells,
+    count,
+    counted,
+    number,
+    percent,
+    points,
+    quarter_deviation,
+)
 from evenstride.advice import explain
-from evenstride.compare import COLUMNS, ORDERS, order_cells, quarter_deviation
+from evenstride.compare import COLUMNS, ORDERS, order_cells
 from evenstride.page_charts import bar, count_ticks, points_chart, stacked_chart
 from evenstride.pages import Markup, element, figure, paragraphs, table
 from evenstride.picture_data import histogram_of, shares_of
@@ -50,7 +60,7 @@ def sections(facts: Facts) -> Iterator[Markup]:
 
 def _header(facts: Facts) -> Markup:
     plan, stats = facts.plan, facts.stats
-    batches = "1 batch" if stats.num_replicas == 1 else f"{count(stats.num_replicas)} batches"
+    batches = counted(stats.num_replicas, "batch", "batches")
     how = f"order {plan.options['order']}, composition {plan.options['composition']}"
     if not plan.options["shuffle"]:
         how = "sorted, longest first"
@@ -58,8 +68,8 @@ def _header(facts: Facts) -> Markup:
         "real tokens": (percent(stats.padding_efficiency), "of all that is computed"),
         "steps": (count(stats.steps), f"of {batches} each"),
         "budget used": (percent(_fill(facts)), f"of {count(stats.token_budget)} tokens a batch"),
-        "longest run": (count(stats.longest_run), "steps of one bucket"),
-        "quarters": (_deviation(stats).removesuffix(" points"), "points off the whole, at most"),
+        "longest run": (counted(stats.longest_run, "step"), "of one bucket"),
+        "quarter": (_deviation(stats), "largest difference of a bucket's share"),
         "samples": (count(stats.samples), f"{count(stats.tokens)} tokens"),
     }
     items = [
@@ -71,6 +81,10 @@ def _header(facts: Facts) -> Markup:
         element("h1", facts.name or "An epoch"),
         element("p", f"Epoch {plan.epoch} with seed {plan.options['seed']}: {how}."),
         element("dl", *items, class_="figures"),
+        *(
+            element("p", "With ", element("code", flags), f" {effect}", class_="advice")
+            for flags, effect in facts.advice
+        ),
     )
 
 
@@ -84,7 +98,9 @@ def _orders(facts: Facts) -> Iterator[Markup]:
     yield element(
         "p",
         f"Each point is a step in the colour of its bucket. {reading}. The smaller strips are the "
-        f"first {facts.orders[own].start.shown} steps, one by one.",
+        f"first {facts.orders[own].start.shown} steps, one by one. Quarters within 0.5 points are: "
+        "in each quarter of the epoch, a bucket's share of the steps is its share of the whole "
+        "epoch, give or take 0.5 percentage points at most.",
     )
     yield facts.ramp.legend(facts.plan.edges.tolist())
     shown = [own, *(order for order in ORDERS if order in facts.orders and order != own)]
@@ -138,15 +154,15 @@ def _deviation(stats: PlanStats) -> str:
 
 def _order(facts: Facts, order: str, there: InOrder, *, own: bool) -> Markup:
     stats = there.stats
-    run = f"longest run {count(stats.longest_run)}"
-    quarters = f"quarters {_deviation(stats)} off"
+    run = f"longest run {counted(stats.longest_run, 'step')}"
+    quarters = f"quarters within {_deviation(stats)}"
     name = element("b", order, *([element("mark", "this plan")] if own else []))
     description = (
-        f"The {count(stats.steps)} steps of the order {order} in the colours of their buckets: "
+        f"The {counted(stats.steps, 'step')} of the order {order} in the colours of their buckets: "
         f"{run}, {quarters}, first bucket used up at {percent(stats.earliest_exhaustion)} of the "
         "epoch."
     )
-    start = f"The first {there.start.shown} steps of the order {order}."
+    start = f"The first {counted(there.start.shown, 'step')} of the order {order}."
     return element(
         "figure",
         element("figcaption", name, element("span", run), element("span", quarters)),
@@ -162,8 +178,6 @@ def _buckets(facts: Facts) -> Iterator[Markup]:
         return [facts.ramp.swatch(bucket.bucket, first), *rest]
 
     yield paragraphs(explain(facts.stats, facts.plan.options)[:-1])
-    for advice in facts.advice:
-        yield element("p", advice, class_="advice")
     yield table(BUCKET_HEADER, abridged(facts.stats, row), caption="Batches by bucket", left=2)
     yield element(
         "p",
@@ -189,11 +203,10 @@ def _evenness(facts: Facts) -> Iterator[Markup]:
     )
     yield element(
         "p",
-        f"A bucket's share of a quarter of the epoch is at most {_deviation(stats)} off its "
-        f"share of the whole. The first bucket is used up at {percent(stats.earliest_exhaustion)} "
-        "of the epoch, and none is ever more than "
-        f" {number(stats.prefix_discrepancy, 1)} steps ahead of "
-        "its share, or behind.",
+        "In each quarter of the epoch, a bucket's share of the steps differs from its share of the "
+        f"whole epoch by at most {_deviation(stats)}. The first bucket is used up at "
+        f"{percent(stats.earliest_exhaustion)} of the epoch, and none is ever more than "
+        f"{number(stats.prefix_discrepancy, 1)} steps ahead of its share, or behind.",
     )
     yield figure(chart, text, class_="chart")
 
@@ -204,7 +217,9 @@ def _evenness(facts: Facts) -> Iterator[Markup]:
         return [swatch, count(bucket.steps), points(bucket.share), *off]
 
     header = ["bucket", "steps", "share", *(f"quarter {i}" for i in (1, 2, 3, 4))]
-    caption = "Share of each bucket in each quarter, and points off its share of the whole"
+    caption = (
+        "Share of each bucket in each quarter, and how many points it differs from the whole's"
+    )
     yield table(header, abridged(stats, row), caption=caption)
 
 
@@ -226,7 +241,7 @@ def _runs(facts: Facts) -> Iterator[Markup]:
     yield element(
         "p",
         f"{percent(stats.share_in_runs_of_one)} of the steps have neighbours of other buckets; the "
-        f"longest run of one bucket is {count(stats.longest_run)} steps. In "
+        f"longest run of one bucket is {counted(stats.longest_run, 'step')}. In "
         f"{percent(stats.crowded_windows)} of all windows of 4 steps, three or more are of one "
         "bucket.",
     )
@@ -253,7 +268,7 @@ def _padding(facts: Facts) -> Iterator[Markup]:
         "p",
         f"{count(stats.tokens)} real tokens are padded to {count(stats.padded_tokens)}: "
         f"{percent(padding / max(1, stats.padded_tokens))} of what is computed is padding. The "
-        f"batches have {count(stats.distinct_shapes)} distinct shapes.",
+        f"batches have {counted(stats.distinct_shapes, 'distinct shape')}.",
     )
     yield from _limits(facts, facts.window_limits)
     if not facts.windows:
@@ -328,13 +343,13 @@ def _ranks(facts: Facts) -> Iterator[Markup]:
     ]
     yield element(
         "p",
-        f"All ranks wait for the dearest one of a step: of {count(plan.num_replicas)}, it has "
+        f"All ranks wait for the slowest one of a step: of {count(plan.num_replicas)}, it has "
         f"{points(stats.mean_rank_imbalance - 1)} more padded tokens than their mean on average, "
         f"and {points(stats.worst_rank_imbalance - 1)} more at worst. {count(stats.mixed_steps)} "
         "of the steps are mixed.",
     )
     yield table(
-        ["dearest rank above the mean", "steps", "share", ""],
+        ["slowest rank above the mean", "steps", "share", ""],
         [
             [name, count(steps), percent(steps / stats.steps), bar(steps / stats.steps)]
             for name, steps in zip(names, counts.tolist(), strict=True)
@@ -370,7 +385,7 @@ def _text(text: str) -> Markup:
 def _options(facts: Facts) -> Iterator[Markup]:
     plan = facts.plan
     edges = plan.edges.tolist()
-    shown = [f"{edge:,}" for edge in edges]
+    shown = [*map(str, edges)]
     if len(edges) > _MOST_EDGES:
         shown = [*shown[: _MOST_EDGES // 2], "...", *shown[-_MOST_EDGES // 2 :]]
     values = {**plan.options, "num_replicas": plan.num_replicas, "epoch": plan.epoch}

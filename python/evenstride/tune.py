@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenstride._tables import aligned, count, percent
+from evenstride._tables import REAL, aligned, count, counted, named, percent
 from evenstride.advice import flags_of
 from evenstride.lengths import as_lengths
 from evenstride.planner import plan_epoch
@@ -42,6 +42,9 @@ MOST_SAMPLES = 1_000_000
 
 _BUCKETS = (1, 3, 6, 12, 24, 48)
 _WINDOWS = (64, 256, 1024, 4096)
+_DEFAULT_BUCKETS = 6
+_MOST_MET_AGAIN = 0.1  # Above it, an epoch has much the same batches as the one before.
+_MOST_FOR_MIXING = 0.1  # Padding efficiency that may be lost to stay below it.
 _SHUFFLE: dict[str, Any] = {"composition": "shuffle"}
 _COMPOSITIONS = (_SHUFFLE, *({"composition": "window", "window": window} for window in _WINDOWS))
 SEARCHED = (
@@ -58,17 +61,19 @@ SEARCHED = (
 
 CANDIDATES: tuple[dict[str, Any], ...] = (
     *({"buckets": buckets, **how} for buckets in _BUCKETS for how in _COMPOSITIONS),
-    {"buckets": 6, "composition": "frozen"},
+    {"buckets": _DEFAULT_BUCKETS, "composition": "frozen"},
     {"order": "mixed", **_SHUFFLE},
 )
 """The options of each candidate."""
 
 _MEANINGS = {
-    "real": "padding efficiency: real tokens over padded tokens",
+    "real": REAL,
     "diversity": "share of all samples that a sample's companions in a batch are drawn from, from "
     "epoch to epoch, as if all of them were equally likely",
     "companions": "the same in samples",
-    "front": "no other candidate is better in one of the two and as good in the other",
+    "meet again": "share of the pairs of samples in a batch that are in one batch in the next "
+    f"epoch, too; above {percent(_MOST_MET_AGAIN)}, another candidate is recommended if possible",
+    "Pareto front": "no other candidate is better in padding or diversity and as good in the other",
 }
 
 
@@ -93,6 +98,10 @@ class Candidate:
         companions in the next; `diversity` is the size of the pool that the mean sample meets
         again as often as it does, over the number of samples. In ``[0, 1]``: 1 if any two samples
         may meet, ``1 / k`` with ``k`` shuffled buckets, nearly 0 if batches stay as they are.
+    largest_share : float
+        Share of the steps that the bucket with most of them has. In ``(0, 1]``.
+    longest_run : int
+        Longest run of steps of one bucket. At least 1.
 
     """
 
@@ -101,6 +110,8 @@ class Candidate:
     companions: float
     recurrence: float
     diversity: float
+    largest_share: float
+    longest_run: int
 
 
 def tune(
@@ -139,7 +150,7 @@ def tune(
     for number, change in enumerate(CANDIDATES):
         try:
             # Edges are found once for each number of them.
-            buckets = change.get("buckets", 6)
+            buckets = change.get("buckets", _DEFAULT_BUCKETS)
             found = {**change, "buckets": edges.get(buckets, buckets)}
             plan = plan_epoch(array, **{**options, **found})
             edges[buckets] = found["buckets"] = plan.edges[1:-1].tolist()
@@ -177,12 +188,15 @@ def _measured(
     mean_rate = float((met_again / chances).sum()) / max(1, int(together[meeting].sum()))
     # Where nobody met again, the pool may have any size.
     pool = 1 / mean_rate if mean_rate else (num_samples if meeting.any() else 0)
+    stats = plan.stats()
     return Candidate(
         options=options,
-        padding_efficiency=plan.stats().padding_efficiency,
+        padding_efficiency=stats.padding_efficiency,
         companions=pairs / num_samples,
         recurrence=int(met_again.sum()) / pairs if pairs else math.nan,
         diversity=min(1.0, pool / num_samples),
+        largest_share=max(bucket.share for bucket in stats.buckets),
+        longest_run=stats.longest_run,
     )
 
 
@@ -219,6 +233,10 @@ def on_front(candidates: Sequence[Candidate]) -> list[bool]:
 def recommended(candidates: Sequence[Candidate], give_up: float = 1.0) -> Candidate:
     """Return the most diverse of those that pad little more than the one that pads least.
 
+    Its batches are to be new in each epoch: where more than a tenth of their pairs of samples meet
+    again in the next one, it is the one that pads least of those of which that is not so, if it
+    costs no more than 10 points of padding efficiency.
+
     Parameters
     ----------
     candidates : sequence of Candidate
@@ -231,9 +249,16 @@ def recommended(candidates: Sequence[Candidate], give_up: float = 1.0) -> Candid
     if not 0 <= give_up <= 100:  # noqa: PLR2004 - Percent.
         msg = f"`give_up` must be in [0, 100], but is {give_up}."
         raise ValueError(msg)
-    least = _least_padding(candidates).padding_efficiency - give_up / 100
-    near = [c for c in _eligible(candidates) if c.padding_efficiency >= least]
-    return max(near, key=lambda c: (c.diversity, c.padding_efficiency))
+    least = _least_padding(candidates).padding_efficiency
+    eligible = _eligible(candidates)
+    near = [c for c in eligible if c.padding_efficiency >= least - give_up / 100]
+    best = max(near, key=lambda c: (c.diversity, c.padding_efficiency))
+    if not _mixes(best):
+        mixing = [
+            c for c in eligible if _mixes(c) and c.padding_efficiency >= least - _MOST_FOR_MIXING
+        ]
+        best = max(mixing, key=lambda c: (c.padding_efficiency, c.diversity), default=best)
+    return best
 
 
 def _eligible(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -245,18 +270,29 @@ def _eligible(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
+def _mixes(candidate: Candidate) -> bool:
+    return not candidate.recurrence > _MOST_MET_AGAIN  # Nor if no batch has a pair.
+
+
 def _least_padding(candidates: Sequence[Candidate]) -> Candidate:
     return max(_eligible(candidates), key=lambda c: (c.padding_efficiency, c.diversity))
 
 
 def reasons(candidates: Sequence[Candidate], choice: Candidate, num_samples: int) -> Iterator[str]:
     """Yield which candidate is recommended and why, in sentences for people."""
-    pool = count(round(choice.diversity * num_samples))
-    real = percent(choice.padding_efficiency)
     yield (
-        f"Recommended: {flags_of(choice.options)}. {real} of the tokens are real, and a sample's "
-        f"companions are drawn from {pool} samples, {_share(choice.diversity)} of all."
+        f"Recommended: {flags_of(choice.options)}. {percent(choice.padding_efficiency)} of the "
+        f"tokens are real, and a sample's companions are drawn from {_pool(choice, num_samples)}, "
+        f"{_share(choice.diversity)} of all."
     )
+    if not _mixes(choice):
+        yield (
+            f"There are few samples for such batches: {percent(choice.recurrence)} of the pairs in "
+            f"one meet again in the next epoch, and less than {percent(_MOST_MET_AGAIN)} would "
+            f"cost more than {100 * _MOST_FOR_MIXING:.0f} points. Smaller batches mix better."
+        )
+    if "buckets" in choice.options:
+        yield from _evenness(candidates, choice, num_samples)
     least = _least_padding(candidates)
     if least is not choice:
         yield (
@@ -275,6 +311,30 @@ def reasons(candidates: Sequence[Candidate], choice: Candidate, num_samples: int
             f"Companions from {_times(following, choice)} more samples, with "
             f"{flags_of(following.options)}, would cost {_gain(choice, following)}."
         )
+
+
+def _evenness(
+    candidates: Sequence[Candidate], choice: Candidate, num_samples: int
+) -> Iterator[str]:
+    """Yield how much the order has to spread, and what more of it would cost."""
+    buckets = choice.options["buckets"]
+    yield (
+        f"The order spreads {buckets} buckets: the largest has {percent(choice.largest_share)} of "
+        f"the steps, and the longest run of one is {counted(choice.longest_run, 'step')}."
+    )
+    default = {**choice.options, "buckets": _DEFAULT_BUCKETS}
+    more = next((c for c in candidates if c.options == default), None)
+    if buckets < _DEFAULT_BUCKETS and more is not None:
+        yield (
+            f"Fewer buckets than {_DEFAULT_BUCKETS} mean a less even epoch. With "
+            f"{flags_of(default)} the largest would have {percent(more.largest_share)} of the "
+            f"steps, {percent(more.padding_efficiency)} of the tokens would be real, and "
+            f"companions come from {_pool(more, num_samples)}."
+        )
+
+
+def _pool(candidate: Candidate, num_samples: int) -> str:
+    return counted(round(candidate.diversity * num_samples), "sample")
 
 
 def _gain(more: Candidate, less: Candidate) -> str:
@@ -300,6 +360,7 @@ def tuning_tables(candidates: Sequence[Candidate], num_samples: int) -> list[str
             f"{100 * candidate.padding_efficiency:.2f}%",
             _share(candidate.diversity),
             count(round(candidate.diversity * num_samples)),
+            _share(candidate.recurrence),
             "*" if front else "-",
         ]
         for candidate, front in sorted(
@@ -308,9 +369,7 @@ def tuning_tables(candidates: Sequence[Candidate], num_samples: int) -> list[str
         )
     ]
     header = ["composition", "buckets", *_MEANINGS]
-    width = max(map(len, _MEANINGS))
-    meanings = [f"{name:{width}}  {text}" for name, text in _MEANINGS.items()]
-    return ["\n".join(aligned(header, rows, left=1)), "\n".join(meanings)]
+    return ["\n".join(aligned(header, rows, left=1)), "\n".join(named(_MEANINGS))]
 
 
 def tuning_dict(

@@ -26,7 +26,10 @@ def test_plan_without_json_prints_the_table_then_what_limits_the_buckets(capsys,
 def test_advice_comes_with_the_figures_of_a_plan_that_followed_it(capsys, npy):
     options = [*OPTIONS, "--max-batch-size", "4"]
     assert run(["plan", npy, *options]) == 0
-    advice = re.search(r"--max-batch-size (\d+) would give (\d+) steps", capsys.readouterr().out)
+    advice = re.search(
+        r"\nWith --max-batch-size (\d+) there would be (\d+) steps \(\d+\.\d% fewer\)\.\n",
+        capsys.readouterr().out,
+    )
     followed = es.plan_epoch(LENGTHS, **{**KEYWORDS, "max_batch_size": int(advice[1])})
     assert followed.num_steps == int(advice[2])
 
@@ -36,7 +39,7 @@ def test_the_advised_batch_size_is_the_one_that_the_budget_admits(capsys, tmp_pa
     path.write_text("10\n" * 1000)
     assert run(["plan", str(path), "--token-budget", "505", "--max-batch-size", "4"]) == 0
     advice = capsys.readouterr().out.splitlines()[-1]
-    assert advice == "--max-batch-size 50 would give 20 steps (92.0% fewer)."
+    assert advice == "With --max-batch-size 50 there would be 20 steps (92.0% fewer)."
 
 
 def test_there_is_no_advice_where_nothing_helps(capsys, tmp_path):

@@ -104,28 +104,87 @@ def test_lengths_are_never_changed():
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        ([[1, 2], [3, 4]], "`lengths` must be 1-dimensional, but has shape (2, 2)."),
-        (np.ones((2, 1), int), "`lengths` must be 1-dimensional, but has shape (2, 1)."),
-        (5, "`lengths` must be 1-dimensional, but has shape ()."),
         ([1.0, 2.0], "`lengths` must hold integers, but has dtype float64."),
         ([1, float("nan")], "`lengths` must hold integers, but has dtype float64."),
         ([True, False], "`lengths` must hold integers, but has dtype bool."),
-        (["1", "2"], "`lengths` must hold integers, but has dtype <U1."),
-        ([1, None], "`lengths` must hold integers, but has dtype object."),
         (np.array([1 + 0j]), "`lengths` must hold integers, but has dtype complex128."),
         (np.array([], float), "`lengths` must hold integers, but has dtype float64."),
         (torch.tensor([1.5]), "`lengths` must hold integers, but has dtype float32."),
         (torch.tensor([True]), "`lengths` must hold integers, but has dtype bool."),
-        (torch.tensor([[1]]), "`lengths` must be 1-dimensional, but has shape (1, 1)."),
         (pa.array([1.5]), "`lengths` must hold integers, but has dtype float64."),
         (np.zeros(2, "m8[s]"), "`lengths` must hold integers, but has dtype timedelta64[s]."),
     ],
     ids=str,
 )
-def test_other_kinds_are_refused_by_name(lengths, message):
+def test_other_numbers_are_refused_by_name(lengths, message):
     for call in (es.plan_epoch, lambda lengths, **o: es.optimal_edges(lengths, 3, **o)):
         with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
             call(lengths, token_budget=8)
+
+
+def assert_refused(lengths, fault):
+    message = (
+        f"`lengths` must be the number of tokens of each sample, e.g. `ds.lengths`, but {fault}."
+    )
+    for call in (es.plan_epoch, es.BucketBatchSampler):
+        with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+            call(lengths, token_budget=8)
+
+
+ROWS = [{"input_ids": [1, 2], "label": 0}, {"input_ids": [3], "label": 1}]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "fault"),
+    [
+        ([[1, 1], [1]], "`lengths[0]` has type list"),
+        ([[1, 1], [1, 1]], "`lengths[0]` has type list"),
+        ([np.array([1, 2]), np.array([3])], "`lengths[0]` has type ndarray"),
+        ([torch.tensor([1, 2])], "`lengths[0]` has type Tensor"),
+        (["a text", "another"], "`lengths[0]` has type str"),
+        (ROWS, "`lengths[0]` has type dict"),
+        (es.RaggedDataset.from_lists(ROWS), "it has type RaggedDataset"),
+        ({"input_ids": [[1, 2], [3]]}, "it has type dict"),
+        ("1 2 3", "it has type str"),
+        (b"123", "it has type bytes"),
+        (np.ones((2, 1), int), "it has shape (2, 1)"),
+        (torch.tensor([[1]]), "it has shape (1, 1)"),
+        (5, "it has shape ()"),
+        (None, "it has shape ()"),
+        (np.array([[1, 1], [1], None], object), "it has dtype object"),
+        (pa.array([[1, 1], [1]]), "it has dtype object"),
+        ([1, None], "it has dtype object"),
+        ([1, "2"], "it has dtype <U21"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_is_no_lengths_is_told_what_lengths_are(lengths, fault):
+    assert_refused(lengths, fault)
+
+
+def test_a_data_set_of_hugging_face_is_told_what_lengths_are():
+    rows = pytest.importorskip("datasets").Dataset.from_list(ROWS)
+    assert_refused(rows, "`lengths[0]` has type dict")
+    assert_refused(rows["input_ids"], "`lengths[0]` has type list")
+    assert_refused({"train": rows}, "it has type dict")
+
+
+def test_the_rows_of_a_data_set_are_not_read_to_refuse_it():
+    class Rows:
+        def __init__(self):
+            self.read = 0
+
+        def __len__(self):
+            return 1000
+
+        def __getitem__(self, index):
+            self.read += 1
+            return {"input_ids": [index]}
+
+    rows = Rows()
+    with pytest.raises(TypeError, match=r"but `lengths\[0\]` has type dict\.$"):
+        es.plan_epoch(rows, token_budget=8)
+    assert rows.read == 1
 
 
 @pytest.mark.parametrize(

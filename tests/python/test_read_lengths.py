@@ -180,6 +180,26 @@ def test_a_file_that_is_not_what_its_name_says_is_one_sentence(
     assert fails(capsys, "plan", str(path), *OPTIONS, *flags) == message.format(path)
 
 
+@pytest.mark.parametrize(
+    "name", ["rows.json", "rows.jsonl", "ROWS.NDJSON", "rows.json.gz", "rows.jsonl.zst", "rows.txt"]
+)
+def test_json_is_not_read_and_what_to_do_is_said(capsys, tmp_path, name):
+    path = tmp_path / name
+    path.write_text('\n{"input_ids": [1, 2], "label": 0}\n')
+    assert fails(capsys, "plan", str(path), *OPTIONS) == (
+        f"`{path}` must not be JSON, which is not read: convert it to Parquet first, for example "
+        "with datasets' `to_parquet` or pyarrow."
+    )
+
+
+def test_a_list_of_json_is_no_text_either(capsys, tmp_path):
+    path = tmp_path / "rows"
+    path.write_text("[3, 4]\n")
+    assert fails(capsys, "tune", str(path), "--token-budget", "8").startswith(
+        f"`{path}` must not be JSON, which is not read: "
+    )
+
+
 def test_lengths_of_another_kind_are_one_sentence(capsys, tmp_path):
     np.save(tmp_path / "floats.npy", np.ones(3))
     np.save(tmp_path / "square.npy", np.ones((2, 2), int))
@@ -187,7 +207,8 @@ def test_lengths_of_another_kind_are_one_sentence(capsys, tmp_path):
         "`lengths` must hold integers, but has dtype float64."
     )
     assert fails(capsys, "plan", str(tmp_path / "square.npy"), *OPTIONS) == (
-        "`lengths` must be 1-dimensional, but has shape (2, 2)."
+        "`lengths` must be the number of tokens of each sample, e.g. `ds.lengths`, but it has "
+        "shape (2, 2)."
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from evenstride.compare import compare_orders
 from evenstride.report import plot_compare, plot_plan, plot_tuning
-from evenstride.tune import on_front, recommended, tune
+from evenstride.tune import Candidate, on_front, recommended, tune
 
 
 def plan_of(num_samples=2000, **options):
@@ -143,6 +146,31 @@ def test_a_search_has_a_mark_for_each_candidate_a_line_and_a_ring(tmp_path):
     assert ax.collections[-1].get_offsets().tolist() == [list(ring)]
     assert {text.get_text() for text in ax.texts} == {"1", "3", "6", "12", "24", "48"}
     assert imread(tmp_path / "tune.png").shape[:2] == (900, 1350)
+
+
+ENDS = [(0.5, 0.9), (0.99, 0.01)]
+
+
+def test_labels_of_a_search_cover_no_other_label_and_no_mark():
+    crowd = np.random.default_rng(3).normal(0, 0.004, (24, 2))
+    candidates = [
+        Candidate(
+            {"buckets": int(buckets), "composition": "window", "window": 64},
+            *(0.9 + x, 5, 0.01, 0.3 + y, 0.5, 3),
+        )
+        for buckets, (x, y) in zip([3, 6, 12, 48] * 6, crowd.tolist(), strict=True)
+    ]
+    candidates += [replace(candidates[0], padding_efficiency=p, diversity=d) for p, d in ENDS]
+    figure = plot_tuning(candidates, candidates[0])
+    figure.draw_without_rendering()
+    ax = figure.axes[0]
+    boxes = [Text.get_window_extent(text) for text in ax.texts]  # Without the lines to marks.
+    places = ax.transData.transform([(1 - c.padding_efficiency, c.diversity) for c in candidates])
+    for box, other in combinations(boxes, 2):
+        assert not box.overlaps(other)
+    for box in boxes:
+        assert not any(box.contains(x, y) for x, y in places)
+    assert any(text.arrow_patch for text in ax.texts)  # Where a label is not at its mark.
 
 
 def test_a_search_without_companions_is_drawn(tmp_path):

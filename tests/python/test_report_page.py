@@ -90,7 +90,7 @@ def test_the_tables_have_the_figures_of_the_statistics(tmp_path):
             assert float(cell.split()[1]) == pytest.approx(100 * (share - bucket.share), abs=0.006)
     runs = rows[rows.index(["run of", "runs", "steps", "share", ""]) + 1 :]
     assert runs[0][:3] == ["1", f"{stats.runs[1]:,}", f"{stats.runs[1]:,}"]
-    imbalances = rows[rows.index(["dearest rank above the mean", "steps", "share", ""]) + 1 :][:6]
+    imbalances = rows[rows.index(["slowest rank above the mean", "steps", "share", ""]) + 1 :][:6]
     assert sum(int(row[1].replace(",", "")) for row in imbalances) == stats.steps
     for fact in ("order stride, composition shuffle", f"{100 * stats.padding_efficiency:.1f}%"):
         assert fact in text
@@ -139,7 +139,7 @@ def test_the_windows_are_those_of_plans_that_have_them(tmp_path):
 def test_what_limits_the_batches_and_what_would_help_is_said(tmp_path):
     _, text = written(tmp_path / "report.html", max_batch_size=4, too_long="drop", max_length=398)
     assert "The largest batch size, 4, limits" in text
-    assert re.search(r"--max-batch-size \d+ would give [\d,]+ steps", text)
+    assert re.search(r"--max-batch-size \d+</code> there would be [\d,]+ steps", text)
     assert re.search(r"Left out: \d+ samples \(\d\.\d% of the tokens\) as too long\.", text)
 
 

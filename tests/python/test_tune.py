@@ -17,7 +17,16 @@ from command_support import LENGTHS, OPTIONS, command, command_without, fails
 from evenstride import tune as tune_module
 from evenstride.command_options import plan_parameters
 from evenstride.commands import run
-from evenstride.tune import CANDIDATES, SEARCHED, Candidate, on_front, reasons, recommended, tune
+from evenstride.tune import (
+    CANDIDATES,
+    SEARCHED,
+    Candidate,
+    kind_of,
+    on_front,
+    reasons,
+    recommended,
+    tune,
+)
 
 pytestmark = pytest.mark.usefixtures("no_columns")
 
@@ -26,7 +35,9 @@ FLAGS = OPTIONS[:4]  # Without edges, which are searched.
 
 def candidate(padding_efficiency, diversity, **options):
     given_options = {"buckets": 6, "composition": "window", "window": 64, **options}
-    return Candidate(given_options, padding_efficiency, 30.0, 0.1, diversity)
+    figures = {"companions": 30.0, "recurrence": 0.1, "largest_share": 0.4, "longest_run": 3}
+    figures = {name: given_options.pop(name, figure) for name, figure in figures.items()}
+    return Candidate(given_options, padding_efficiency, diversity=diversity, **figures)
 
 
 # ---- what is measured ----
@@ -47,7 +58,10 @@ def test_companions_and_recurrence_are_those_of_two_epochs(options):
             for epoch in (plan, following)
         )
         assert found.options == change
-        assert found.padding_efficiency == plan.stats().padding_efficiency
+        stats = plan.stats()
+        assert found.padding_efficiency == stats.padding_efficiency
+        assert found.longest_run == max(stats.runs)
+        assert found.largest_share == max(bucket.share for bucket in stats.buckets)
         assert found.companions == 2 * len(pairs) / 300
         if not pairs:
             assert math.isnan(found.recurrence)
@@ -139,11 +153,65 @@ def test_the_most_diverse_within_what_may_be_given_up_is_recommended():
     assert "\n".join(reasons(candidates, candidates[2], 1000)) == (
         f"Recommended: {option}. 99.1% of the tokens are real, and a sample's companions are drawn "
         "from 100 samples, 10.0% of all.\n"
+        "The order spreads 6 buckets: the largest has 40.0% of the steps, and the longest run of "
+        "one is 3 steps.\n"
         f"The least padding is that of {option}: 0.9 points more real tokens, but companions from "
         "10 times fewer samples.\n"
         f"Companions from 2 times more samples, with {option}, would cost 0.6 points."
     )
-    assert len(list(reasons(candidates[4:], candidates[4], 1000))) == 1
+    assert len(list(reasons(candidates[4:], candidates[4], 1000))) == 2
+
+
+def test_batches_that_are_much_the_same_in_the_next_epoch_are_not_recommended():
+    candidates = [
+        candidate(0.89, 0.3, recurrence=0.05),
+        candidate(0.90, 0.2, recurrence=0.1),
+        candidate(0.985, 0.15, recurrence=0.101),
+        candidate(0.995, 0.1, recurrence=0.2),
+    ]
+    assert recommended(candidates) is candidates[1]
+    assert recommended(candidates, 0) is candidates[1]
+    assert recommended(candidates, 11) is candidates[0]
+    assert not any("few samples" in why for why in reasons(candidates, candidates[1], 1000))
+
+
+def test_where_new_batches_would_pad_too_much_what_is_wrong_is_said():
+    candidates = [
+        candidate(0.88, 0.3, recurrence=0.05),
+        candidate(0.985, 0.15, recurrence=0.3),
+        candidate(0.99, 0.1, recurrence=0.4),
+    ]
+    assert recommended(candidates) is candidates[1]
+    assert list(reasons(candidates, candidates[1], 1000))[1] == (
+        "There are few samples for such batches: 30.0% of the pairs in one meet again in the next "
+        "epoch, and less than 10.0% would cost more than 10 points. Smaller batches mix better."
+    )
+
+
+def test_batches_of_one_sample_never_meet_again():
+    candidates = [candidate(1.0, 0.0, recurrence=math.nan), candidate(0.9, 0.5)]
+    assert recommended(candidates) is candidates[0]
+    assert "few samples" not in "".join(reasons(candidates, candidates[0], 1000))
+
+
+def test_what_fewer_buckets_leave_to_spread_is_said_beside_the_default():
+    few = candidate(0.995, 0.2, buckets=3, largest_share=0.55, longest_run=4)
+    default = candidate(0.999, 0.01, largest_share=0.3)
+    other = candidate(0.99, 0.01, window=256, largest_share=0.25)
+    assert recommended([few, other, default]) is few
+    assert "\n".join(list(reasons([few, other, default], few, 1000))[1:3]) == (
+        "The order spreads 3 buckets: the largest has 55.0% of the steps, and the longest run of "
+        "one is 4 steps.\n"
+        "Fewer buckets than 6 mean a less even epoch. With --buckets 6 --composition window "
+        "--window 64 the largest would have 30.0% of the steps, 99.9% of the tokens would be real, "
+        "and companions come from 10 samples."
+    )
+    assert not any("Fewer buckets" in why for why in reasons([few, other], few, 1000))
+
+
+def test_an_order_without_buckets_has_none_to_spread():
+    mixed = Candidate({"order": "mixed", "composition": "shuffle"}, 0.99, 9.0, 0.01, 1.0, 0.9, 8)
+    assert len(list(reasons([mixed], mixed, 1000))) == 1
 
 
 @pytest.mark.parametrize("give_up", [-0.1, 100.1, math.nan])
@@ -159,17 +227,28 @@ def test_the_table_has_a_row_for_each_candidate_from_most_padding_to_least(capsy
     assert run(["tune", npy, *FLAGS]) == 0
     table, meanings, why = capsys.readouterr().out.rstrip().split("\n\n")
     header, *rows = [re.split(" {2,}", line) for line in table.splitlines()]
-    assert header == ["composition", "buckets", "real", "diversity", "companions", "front"]
+    assert header == [
+        "composition",
+        "buckets",
+        "real",
+        "diversity",
+        "companions",
+        "meet again",
+        "Pareto front",
+    ]
     assert len(rows) == len(CANDIDATES)
     real = [float(row[2].rstrip("%")) for row in rows]
     assert sorted(real) == real
     found = [found for _, found in tune(LENGTHS, token_budget=2000, max_batch_size=64)]
-    assert [row[5] for row in rows].count("*") == sum(on_front(found))
+    assert [row[6] for row in rows].count("*") == sum(on_front(found))
     for row in rows:
         assert int(row[4].replace(",", "")) == pytest.approx(
             float(row[3].rstrip("%")) / 100 * len(LENGTHS), abs=0.05 * len(LENGTHS) / 100 + 1
         )
-    assert [line.split()[0] for line in meanings.splitlines()] == header[2:]
+    assert [re.split(" {2,}", line)[0] for line in meanings.splitlines()] == header[2:]
+    again = {kind_of(c) + str(c.options.get("buckets", "-")): c.recurrence for c in found}
+    for row in rows:
+        assert float(row[5].rstrip("%")) == pytest.approx(100 * again[row[0] + row[1]], abs=0.051)
     assert why.startswith("Recommended: --buckets ")
 
 

@@ -84,8 +84,8 @@ def _epoch(results: Results) -> Figure:
 
 def _epoch_title(run: Run) -> str:
     return (
-        f"{run.order}: longest run {run.stats.longest_run}; a bucket's share of a quarter is at "
-        f"most {100 * run.worst_quarter:.1f} points off"
+        f"{run.order}: longest run {run.stats.longest_run}; quarters within "
+        f"{100 * run.worst_quarter:.1f} points"
     )
 
 

@@ -25,7 +25,7 @@ _COLUMNS = (
     "order",
     "batches",
     "longest run",
-    "quarters off",
+    "quarter",
     "real tokens",
     "tokens/s",
     "data wait",

@@ -42,8 +42,8 @@ def method(facts: Facts) -> list[str]:
         "optimizer step, about its trend: the cubic polynomial in the logarithm of the step that "
         "fits the last two thirds of the curve best. Real tokens are those that are no "
         "padding. Data wait is the time of training in which the next batch was not there yet. "
-        "Quarters off is the largest distance between a bucket's share of the batches of "
-        "a quarter and its share of the epoch."
+        "Quarter is the largest difference of a bucket's share of the batches of a quarter from "
+        "its share of the epoch."
     )
     return [setting, words]
 
