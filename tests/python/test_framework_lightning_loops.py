@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import evenstride as es
 from lightning_support import (
@@ -204,3 +205,51 @@ def test_another_sampler_than_that_of_the_checkpoint_is_refused(tmp_path, module
     first = min(checkpoints_of(tmp_path).items())[1]
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         fit(partial(with_dataloader, seed=3), module, checkpoint=first)
+
+
+def plain_loader(_):
+    return DataLoader(DATASET, batch_size=4, shuffle=True, collate_fn=COLLATE)
+
+
+def test_a_checkpoint_of_other_batches_goes_on_at_the_start_of_an_epoch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fit(plain_loader, max_epochs=2, callbacks=[saving(tmp_path, every_n_train_steps=1)])
+    saved = checkpoints_of(tmp_path)
+    whole = epochs_of(fit(with_dataloader))
+    assert epochs_of(fit(with_dataloader, checkpoint=saved[6])) == [[], *whole[1:]]
+    for step, epoch in ((4, 0), (8, 1)):
+        message = (
+            "A checkpoint from amid an epoch must be of a TrainerLoader, but this one, after "
+            f"{step - 6 * epoch} batches, is of other batches: take one from the end of an epoch, "
+            "or set its count of batches to 0."
+        )
+        for module in (Module, Scheduled):
+            with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+                fit(with_dataloader, module, checkpoint=saved[step])
+        begin = named(PAGE, "begin", checkpoint=saved[step])["checkpoint"]
+        rest = fit(with_dataloader, checkpoint=begin)
+        assert rest[0][2] == step
+        assert epochs_of(rest)[epoch:] == whole[epoch:]
+        assert not any(epochs_of(rest)[:epoch])
+
+
+def test_a_loader_of_another_trainer_is_refused(tmp_path):
+    first, second = new_trainer(max_epochs=1), new_trainer()
+    loader = with_dataloader(first)
+    message = (
+        "`trainer` must be the Trainer that takes the batches, but is one that is {}: make a "
+        "TrainerLoader for each Trainer."
+    )
+
+    def check_refused(status, take):
+        with pytest.raises(ValueError, match=f"^{re.escape(message.format(status))}$"):
+            take()
+
+    check_refused("initializing", lambda: second.fit(Module(), loader))
+    first.fit(Module(), loader)
+    first.save_checkpoint(tmp_path / "end.ckpt")
+    checkpoint = tmp_path / "end.ckpt"
+    check_refused("finished", lambda: new_trainer().fit(Module(), loader, ckpt_path=checkpoint))
+    check_refused("finished", lambda: new_trainer().validate(Module(), loader))
+    check_refused("finished", lambda: next(iter(loader)))
+    assert len(list(loader.loader)) == len(loader)

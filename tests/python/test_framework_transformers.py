@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 PAGE = "frameworks/transformers.md"
 CPU = {"ACCELERATE_USE_CPU": "true"}
-NUM_STEPS = 30  # Of the two epochs on two ranks.
+NUM_STEPS = 28  # Of the two epochs on two ranks.
 
 PRELUDE = """
 import os
@@ -67,7 +67,7 @@ def test_two_lines_are_added_and_one_is_left_out():
     before, after = documented(PAGE, "before"), documented(PAGE, "after")
     assert added_lines(before, after) == [
         "import evenstride as es",
-        "Trainer = es.transformers.with_buckets(Trainer)",
+        'Trainer = es.transformers.with_buckets(Trainer, composition="window")',
     ]
     assert added_lines(after, before) == ['    train_sampling_strategy="group_by_length",']
 
@@ -81,12 +81,12 @@ assert trainer.num_examples(trainer.get_train_dataloader()) == len(dataset)
 for step in STEPS:
     train(f"resumed-{step}", resume=f"checkpoints/checkpoint-{step}")
 
-# Optimizer steps of two steps, the last of an epoch of one.
-whole = train("whole", gradient_accumulation_steps=2, save_steps=1)
+# Optimizer steps of four steps, the last of an epoch of two.
+whole = train("whole", gradient_accumulation_steps=4, save_steps=1)
 steps = len(whole.get_train_dataloader().batch_sampler)
-assert steps % 2 == 1
-assert whole.state.global_step == whole.state.max_steps == 2 * ((steps + 1) // 2)
-train("rest", resume="checkpoints-whole/checkpoint-11", gradient_accumulation_steps=2)
+assert steps % 4 == 2
+assert whole.state.global_step == whole.state.max_steps == 2 * ((steps + 2) // 4)
+train("rest", resume="checkpoints-whole/checkpoint-6", gradient_accumulation_steps=4)
 
 # What the loss is divided by, where it is not a mean: the labels of all ranks.
 counts = []
@@ -133,7 +133,7 @@ def alone(tmp_path_factory):
 
 
 def test_ranks_share_each_epoch_and_resume_where_they_were(tmp_path, alone):
-    resumed = [random.randrange(2, 15, 2), random.randrange(16, NUM_STEPS, 2)]
+    resumed = [random.randrange(2, 14, 2), random.randrange(14, NUM_STEPS, 2)]
     job = replaced(JOB, ("STEPS", str(resumed)), ("ALONE", repr(str(alone))))
     printed = run_ranks(PRELUDE + documented(PAGE, "after") + job, tmp_path, environment=CPU)
     ranks = check_epochs(tmp_path)
@@ -142,7 +142,7 @@ def test_ranks_share_each_epoch_and_resume_where_they_were(tmp_path, alone):
         for rank, whole in enumerate(ranks):
             assert steps_of(tmp_path / f"resumed-{step}", rank) == whole[step:]
     for rank, whole in enumerate(check_epochs(tmp_path / "whole")):
-        assert steps_of(tmp_path / "rest", rank) == whole[15 + 3 * 2 :]
+        assert steps_of(tmp_path / "rest", rank) == whole[14 + 2 * 4 :]
     sixteen = [steps_of(tmp_path / "sixteen", rank) for rank in (0, 1)]
     assert [len(steps) for steps in sixteen] == [8, 8]
     assert len({step.indices[0] for rank in sixteen for step in rank}) == 16

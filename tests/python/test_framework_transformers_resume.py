@@ -146,6 +146,13 @@ def test_whatever_a_plan_depends_on_must_be_the_same():
         trainer.train(resume_from_checkpoint=checkpoint)
 
 
+def test_a_token_budget_that_is_given_does_not_change_with_the_batch_size():
+    steps = trained(trainer_of(buckets={"token_budget": 96}, save_steps=5))
+    for size in (2, 8):
+        trainer = trainer_of(buckets={"token_budget": 96}, per_device_train_batch_size=size)
+        assert trained(trainer, "checkpoints/checkpoint-5") == steps[5:]
+
+
 def test_a_checkpoint_without_buckets_goes_on_at_the_start_of_an_epoch():
     plain = transformers.Trainer(
         Model(),

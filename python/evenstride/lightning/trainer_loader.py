@@ -29,7 +29,7 @@ class TrainerLoader:
     epoch 0. Each pass of validation, testing and predicting is all of epoch 0.
 
     A checkpoint holds what :meth:`BucketBatchSampler.state_dict` does: going on with other lengths,
-    options or ranks is an error.
+    options or ranks is an error, and so is going on amid an epoch from a checkpoint without it.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ class TrainerLoader:
         A ``DataLoader`` whose ``batch_sampler`` is a :class:`BucketBatchSampler`, or a
         :class:`Loader` that is `in_order`.
     trainer : Trainer
-        Which takes the batches: in ``train_dataloader`` of a module, ``self.trainer``.
+        Which takes the batches: in ``train_dataloader`` of a module, ``self.trainer``. Another
+        Trainer needs a TrainerLoader of its own, and what takes batches without one, `loader`.
 
     Attributes
     ----------
@@ -88,9 +89,10 @@ class TrainerLoader:
         Raises
         ------
         ValueError
-            If the sampler is for another number of ranks than the Trainer has, or makes optimizer
-            steps of another number of batches than it accumulates, or the checkpoint is of other
-            lengths, options or ranks.
+            If the Trainer is not the one that runs. If the sampler is for another number of ranks
+            than it has, or makes optimizer steps of another number of batches than it accumulates.
+            If the checkpoint is of other lengths, options or ranks, or is from amid an epoch of
+            other batches.
         TypeError
             If the Trainer trains from several loaders.
         RuntimeError
@@ -100,15 +102,16 @@ class TrainerLoader:
         # Made by Lightning before it knows where training goes on, and more often than there are
         # passes: nothing here runs until a batch is asked for.
         sampler, state = self.batch_sampler, self.batch_sampler.state_dict()
+        self._check_running()
         self._check_ranks(state["num_replicas"])
         epoch, step = 0, 0
         if self._trainer.training:
             self._check_alone()
             self._check_accumulation()
-            step = self._num_trained()
+            step, saved = self._num_trained(), self._saved_state()
+            self._check_saved(step, saved)
             if step >= self._trainer.num_training_batches:
                 return  # With `max_steps`, Lightning asks again after the end of an epoch.
-            saved = self._saved_state()
             if not self._trainer.overfit_batches:
                 epoch = self._trainer.current_epoch
                 if step > 0:  # Lightning counts an epoch that `max_steps` has cut short as over.
@@ -159,6 +162,25 @@ class TrainerLoader:
             raise RuntimeError(msg)
         kept = getattr(self._trainer.fit_loop, name)
         return dict(kept[0] if kept else self._saved)
+
+    def _check_running(self) -> None:
+        status = self._trainer.state.status
+        if status != "running":
+            msg = (
+                "`trainer` must be the Trainer that takes the batches, but is one that is "
+                f"{status.value}: make a TrainerLoader for each Trainer."
+            )
+            raise ValueError(msg)
+
+    def _check_saved(self, step: int, saved: Mapping[str, Any]) -> None:
+        # Without a checkpoint, a pass can begin after batches of an epoch only if that has ended.
+        if step > 0 and not saved and self._trainer.fit_loop.epoch_loop.restarting:
+            msg = (
+                "A checkpoint from amid an epoch must be of a TrainerLoader, but this one, after "
+                f"{step} batches, is of other batches: take one from the end of an epoch, or set "
+                "its count of batches to 0."
+            )
+            raise ValueError(msg)
 
     def _check_ranks(self, num_replicas: int) -> None:
         ranks = self._trainer.distributed_sampler_kwargs or {"num_replicas": 1, "rank": 0}

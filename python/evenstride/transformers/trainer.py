@@ -172,9 +172,9 @@ class BucketBatchMixin(_Trainer):
             longest = min(int(lengths.max(initial=1)), options.get("max_length") or 2**63)
             width = -(-longest // multiple) * multiple
             options["token_budget"] = args.per_device_train_batch_size * width
-        # Smaller than at first if `auto_find_batch_size` has run out of memory.
-        budget = as_count("token_budget", options["token_budget"]) * self._train_batch_size
-        options["token_budget"] = max(1, budget // args.train_batch_size)
+        if args.auto_find_batch_size:  # Smaller than at first if it has run out of memory.
+            budget = as_count("token_budget", options["token_budget"]) * self._train_batch_size
+            options["token_budget"] = max(1, budget // args.train_batch_size)
         return BucketBatchSampler(
             lengths,
             **options,
