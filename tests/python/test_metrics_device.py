@@ -71,3 +71,22 @@ def test_a_tensor_may_change_after_the_update(meter):
     meter.update(0, loss=loss)
     loss.data_.fill_(9)
     assert meter.figures().total.loss.mean == 3
+
+
+def test_updates_are_kept_where_a_device_fails(meter, monkeypatch):
+    for step in range(5):
+        meter.update(step, loss=on_device(step))
+
+    def fail(tensors):
+        raise RuntimeError(len(tensors))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "stack", fail)
+        with pytest.raises(RuntimeError, match="^5$"):
+            meter.figures()
+    assert meter.figures().total.loss.mean == 2
+
+
+def test_whole_numbers_of_a_device_are_read_as_floats(meter):
+    meter.update(0, loss=on_device(2, torch.int64))
+    assert type(meter.state_dict()["window"][0][9]) is float
