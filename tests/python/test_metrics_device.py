@@ -82,7 +82,7 @@ def test_updates_are_kept_where_a_device_fails(meter, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "stack", fail)
-        with pytest.raises(RuntimeError, match="^5$"):
+        with pytest.raises(RuntimeError, match=r"^5$"):
             meter.figures()
     assert meter.figures().total.loss.mean == 2
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 import evenstride as es
+from evenstride import BucketBatchSampler
 
 
 def new_sampler():
-    return es.BucketBatchSampler(
-        [3, 9, 4, 8, 3, 9, 5, 11, 2, 7], token_budget=24, buckets=[6], seed=3
-    )
+    return BucketBatchSampler([3, 9, 4, 8, 3, 9, 5, 11, 2, 7], token_budget=24, buckets=[6], seed=3)
 
 
 NUMBERS = [0.5, np.float32(0.5), np.array(0.5), np.array([0.5]), torch.tensor(0.5)]
@@ -91,9 +90,9 @@ def test_a_gradient_norm_that_comes_later_is_a_number(is_read):
             "`source` must be a BucketBatchSampler or an EpochPlan, but is [1, 2].",
         ),
         (
-            lambda _: es.metrics.BatchMeter(es.BucketBatchSampler),
+            lambda _: es.metrics.BatchMeter(BucketBatchSampler),
             TypeError,
-            f"`source` must be a BucketBatchSampler or an EpochPlan, but is {es.BucketBatchSampler}.",
+            f"`source` must be a BucketBatchSampler or an EpochPlan, but is {BucketBatchSampler}.",
         ),
         (
             lambda plan: es.metrics.BatchMeter(plan).update(99),
