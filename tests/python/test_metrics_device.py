@@ -90,3 +90,8 @@ def test_updates_are_kept_where_a_device_fails(meter, monkeypatch):
 def test_whole_numbers_of_a_device_are_read_as_floats(meter):
     meter.update(0, loss=on_device(2, torch.int64))
     assert type(meter.state_dict()["window"][0][9]) is float
+
+
+def test_complex_numbers_on_a_device_are_refused(meter):
+    with pytest.raises(TypeError, match=r"^`loss` must be a real number or a tensor of one, but "):
+        meter.update(0, loss=on_device(1j, torch.complex64))

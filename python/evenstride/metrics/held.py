@@ -35,18 +35,23 @@ def as_held(name: str, value: Any) -> Any:
         if place == "meta":
             msg = f"`{name}` must have a value, but is a tensor on the device 'meta'."
             raise ValueError(msg)
-        if place != "cpu" and not value.is_complex():
+        if place != "cpu":
+            if value.is_complex():
+                raise _not_a_number(name, value)
             # A copy, since a loop may change its loss in place, and a captured graph overwrites it.
             return value.detach().clone()
         number = value.item()
     try:
         return number.__float__()
     except (AttributeError, TypeError):
-        msg = f"`{name}` must be a real number or a tensor of one, but is {value!r}."
-        raise TypeError(msg) from None
+        raise _not_a_number(name, value) from None
     except OverflowError:
         msg = f"`{name}` must be in (-2**1024, 2**1024), but is {value!r}."
         raise ValueError(msg) from None
+
+
+def _not_a_number(name: str, value: Any) -> TypeError:
+    return TypeError(f"`{name}` must be a real number or a tensor of one, but is {value!r}.")
 
 
 def as_seconds(seconds: Any) -> float:
