@@ -22,6 +22,9 @@ class DeviceTensor(torch.Tensor):
     def __init__(self, data):
         self.data_ = data
 
+    def __repr__(self):
+        return "on a device"
+
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         args, kwargs = pytree.tree_map_only(cls, lambda one: one.data_, (args, kwargs or {}))
@@ -93,5 +96,6 @@ def test_whole_numbers_of_a_device_are_read_as_floats(meter):
 
 
 def test_complex_numbers_on_a_device_are_refused(meter):
-    with pytest.raises(TypeError, match=r"^`loss` must be a real number or a tensor of one, but "):
+    message = r"^`loss` must be a real number or a tensor of one, but is on a device\.$"
+    with pytest.raises(TypeError, match=message):
         meter.update(0, loss=on_device(1j, torch.complex64))
