@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 
+import numpy as np
 import pytest
 
 import evenstride as es
+from framework_job import new_lengths
 from framework_support import documented, run_ranks, steps_of
 from meter_support import OPTIONS, SEED, check_clock, check_scalars, new_sampler, without_seconds
 
@@ -88,6 +90,55 @@ try:
     ).fit(Module(), DataLoader(new_dataset(), batch_size=2, collate_fn=new_collator()))
 except TypeError as error:
     print(f"refused: {{error}}")
+"""
+CHANGES_JOB = f"""
+{MODULE}
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from torch.utils.data import DataLoader
+
+import framework_job
+
+
+class Reloaded(L.LightningDataModule):
+    edges = [[8, 16, 24]] * 3
+
+    def train_dataloader(self):
+        sampler = es.BucketBatchSampler(
+            new_dataset().lengths, token_budget=framework_job.TOKEN_BUDGET,
+            buckets=self.edges[self.trainer.current_epoch], seed=self.trainer.current_epoch,
+        )
+        return DataLoader(new_dataset(), batch_sampler=sampler, collate_fn=new_collator())
+
+
+class Rebucketed(Reloaded):
+    edges = [[8, 16, 24], [20]]
+
+
+def fit(name, callbacks, max_epochs=2, checkpoint=None, data=Reloaded, **options):
+    os.makedirs(name, exist_ok=True)
+    os.environ["EVENSTRIDE_RECORD"] = name
+    module = Module()
+    trainer = L.Trainer(
+        accelerator="cpu", callbacks=callbacks, max_epochs=max_epochs, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        reload_dataloaders_every_n_epochs=1, **options,
+    )
+    trainer.fit(module, datamodule=data(), ckpt_path=checkpoint)
+    trainer.save_checkpoint(f"{{name}}/last.ckpt")
+    states = [one.meter.state_dict() for one in callbacks if hasattr(one, "meter")]
+    with open(f"{{name}}.json", "w") as file:
+        json.dump({{"states": states, "norms": module.norms}}, file)
+
+
+def meters():
+    new = es.lightning.BatchMeterCallback
+    return [new(), new(window={WINDOW}), new(prefix="other")]
+
+
+fit("reloaded", meters())
+fit("rebucketed", meters()[:1], data=Rebucketed)
+fit("scheduled", [*meters(), GradientAccumulationScheduler({{0: 1, 1: 4}})], 1)
+fit("resumed", [*meters(), GradientAccumulationScheduler({{0: 1, 1: 4}})], 2, "scheduled/last.ckpt")
 """
 RESUMED_JOB = f"""
 {MODULE}
@@ -189,6 +240,50 @@ def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint_on_rank_0(tmp_
             rest = len(steps) - STOP
             assert resumed["window"] == whole["window"][-rest:]
             assert sum(steps for steps, *_ in resumed["buckets"]) == rest
+
+
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("changes")
+    run_ranks(CHANGES_JOB, folder, num_ranks=1)
+    return folder
+
+
+def losses_of(state, first=0):
+    """Return the losses that a state's window has."""
+    return [values[9] for values in state["window"][first:]]
+
+
+def test_several_callbacks_keep_their_own_states(changes):
+    whole, short, other = map(without_seconds, result_of(changes, "resumed")["states"])
+    assert other == whole
+    assert len(short["window"]) == WINDOW < len(whole["window"])
+    assert losses_of(short) == losses_of(whole, -WINDOW)
+
+
+def test_a_sampler_that_each_epoch_makes_anew_is_followed(changes):
+    state = result_of(changes, "reloaded")["states"][0]
+    steps = steps_of(changes / "reloaded", 0)
+    lengths, edges = new_lengths(), state["edges"]
+    assert losses_of(state) == pytest.approx([step.loss for step in steps], rel=1e-5)
+    assert [values[2] for values in state["window"]] == [
+        int(np.digitize(lengths[step.indices[0]], edges)) - 1 for step in steps
+    ]
+    (rebucketed,) = result_of(changes, "rebucketed")["states"]
+    assert rebucketed["edges"] == [0, 20, edges[-1]]
+    last = steps_of(changes / "rebucketed", 0)[-len(rebucketed["window"]) :]
+    assert len(last) == rebucketed["step"] + 1
+    assert losses_of(rebucketed) == pytest.approx([step.loss for step in last], rel=1e-5)
+
+
+def test_accumulation_steps_that_change_are_followed(changes):
+    before, result = result_of(changes, "scheduled"), result_of(changes, "resumed")
+    state = result["states"][0]
+    assert (before["states"][0]["accumulation_steps"], state["accumulation_steps"]) == (1, 4)
+    first = before["norms"]
+    second = [result["norms"][step // 4] for step in range(state["step"] + 1)]
+    norms = [values[10] for values in state["window"]]
+    assert norms == pytest.approx([*first, *second], rel=1e-5)
 
 
 def test_the_documented_lines_meter_an_epoch(job):

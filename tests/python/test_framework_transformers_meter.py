@@ -87,7 +87,7 @@ def train(name, model, accumulation_steps=1, logging_steps=1, checkpoint=None, *
     callback, logs = es.transformers.BatchMeterCallback(window={WINDOW}), Logs()
     trainer = Trainer(
         model, arguments, train_dataset=new_dataset(), data_collator=new_collator(),
-        callbacks=[callback, logs],
+        callbacks=[callback, es.transformers.BatchMeterCallback(window=5, prefix="short"), logs],
     )
     trainer.train(resume_from_checkpoint=checkpoint)
     assert not model._forward_hooks
@@ -187,6 +187,14 @@ def test_a_resumed_run_goes_on_with_the_figures_of_the_checkpoint(job):
         for name in one:
             assert one[name] == other[name] or "second" in name
     assert len(steps_of(job / "resumed", 0)) == len(steps_of(job / "whole", 0)) - STOP
+
+
+def test_several_callbacks_keep_their_own_states(job):
+    for prefix, window in (("evenstride", WINDOW), ("short", 5)):
+        name = f"{prefix}/window/steps"
+        found = [(at, logs[name]) for at, logs in result_of(job, "resumed")["logs"] if name in logs]
+        ends = range(STOP + 1, 2 * len(new_sampler()) + 1)
+        assert found == [(at, min(at, window)) for at in ends]
 
 
 def test_tensorboard_gets_the_scalars_and_the_log_history_does_not(job):

@@ -22,6 +22,9 @@ class DeviceTensor(torch.Tensor):
     def __init__(self, data):
         self.data_ = data
 
+    def __repr__(self):
+        return "on a device"
+
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         args, kwargs = pytree.tree_map_only(cls, lambda one: one.data_, (args, kwargs or {}))
@@ -71,3 +74,28 @@ def test_a_tensor_may_change_after_the_update(meter):
     meter.update(0, loss=loss)
     loss.data_.fill_(9)
     assert meter.figures().total.loss.mean == 3
+
+
+def test_updates_are_kept_where_a_device_fails(meter, monkeypatch):
+    for step in range(5):
+        meter.update(step, loss=on_device(step))
+
+    def fail(tensors):
+        raise RuntimeError(len(tensors))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "stack", fail)
+        with pytest.raises(RuntimeError, match=r"^5$"):
+            meter.figures()
+    assert meter.figures().total.loss.mean == 2
+
+
+def test_whole_numbers_of_a_device_are_read_as_floats(meter):
+    meter.update(0, loss=on_device(2, torch.int64))
+    assert type(meter.state_dict()["window"][0][9]) is float
+
+
+def test_complex_numbers_on_a_device_are_refused(meter):
+    message = r"^`loss` must be a real number or a tensor of one, but is on a device\.$"
+    with pytest.raises(TypeError, match=message):
+        meter.update(0, loss=on_device(1j, torch.complex64))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import evenstride as es
+from framework_support import documented
 from meter_support import events_of
 
 PLAN = es.plan_epoch([3] * 8 + [9] * 4, token_budget=18, buckets=[6], seed=1)
@@ -83,14 +84,16 @@ def test_tensorboard_gets_every_scalar(tmp_path):
     }
 
 
-WANDB_JOB = """
+WANDB_JOB = f"""
 import wandb
 import evenstride as es
 from test_metrics_loggers import new_meter
 
-run = wandb.init(project="evenstride")
-es.metrics.log_to_wandb(new_meter(), run, 10)
-es.metrics.log_to_wandb(new_meter(stop=1), run, 20, scope="window", prefix="other")
+sampler = es.BucketBatchSampler([3, 9] * 16, token_budget=18, buckets=[6], seed=1)
+meter, loader, train_on = es.metrics.BatchMeter(sampler), sampler, len
+exec({documented("metrics.md", "meter-wandb")!r})
+es.metrics.log_to_wandb(new_meter(), run, 20)
+es.metrics.log_to_wandb(new_meter(stop=1), run, 30, scope="window", prefix="other")
 run.finish()
 """
 
@@ -112,7 +115,11 @@ def test_wandb_gets_every_scalar(tmp_path):
         {name: value for name, value in row.items() if not name.startswith("_")}
         for row in history(path.read_bytes())
     ]
+    logged, *rows = rows
     assert rows == [new_meter().scalars(), new_meter(stop=1).scalars("window", prefix="other")]
+    assert logged["evenstride/window/steps"] == 10
+    assert not [name for name in logged if "epoch" in name]
+    assert configuration(path.read_bytes()) == {"edges": [0, 6, 10]}
 
 
 def history(data):
@@ -126,6 +133,15 @@ def history(data):
                 item.key or "/".join(item.nested_key): json.loads(item.value_json)
                 for item in record.history.item
             }
+
+
+def configuration(data):
+    """Return what a script has told a run of itself."""
+    from wandb.proto.wandb_internal_pb2 import Record  # noqa: PLC0415 - Slow.
+
+    updates = [item for text in records(data) for item in Record.FromString(text).run.config.update]
+    known = {item.key: json.loads(item.value_json) for item in updates}
+    return {name: value for name, value in known.items() if not name.startswith("_")}
 
 
 def records(data, block=32768, header=7):

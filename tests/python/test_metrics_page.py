@@ -35,7 +35,9 @@ def test_its_loop_trains_and_meters(block, tmp_path, monkeypatch):
     if block == "meter-after":
         mean = sum(losses[:20]) / 20
         assert scalars["evenstride/window/loss"][19] == pytest.approx(mean)
-        assert scalars["evenstride/epoch/grad_norm"][19] > 0
+        assert scalars["evenstride/window/grad_norm"][19] > 0
+        curves = [name for name in scalars if name.startswith("evenstride/")]
+        assert len(curves) == 9 + 7 * len(sampler.plan.stats().buckets) == 51
 
 
 def test_its_meter_takes_three_lines():
@@ -43,5 +45,5 @@ def test_its_meter_takes_three_lines():
     assert [line.strip() for line in added_lines(before, after)] == [
         "meter = es.metrics.BatchMeter(sampler)",
         "meter.update(loss=loss, grad_norm=grad_norm)",
-        "es.metrics.log_to_tensorboard(meter, writer, epoch * len(sampler) + step)",
+        'es.metrics.log_to_tensorboard(meter, writer, epoch * len(sampler) + step, scope="window")',
     ]

@@ -123,6 +123,88 @@ def test_a_state_that_is_not_whole_is_refused():
         meter.load_state_dict(None)
 
 
+BUCKET = [1, 1, 5, 5, 1, 5, 5] + [1, 2.0, 0.0, 0] * 3
+STEP = [0, 0, 1, 1, 5, 5, 1, 5, 5, 2.0, None, "nan"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"rank": None}, TypeError, "`rank` must be an integer, but is None."),
+        ({"step": "x"}, TypeError, "`step` must be an integer, but is 'x'."),
+        ({"epoch": -2}, ValueError, "`epoch` must be at least -1, but is -2."),
+        ({"buckets": 3}, TypeError, "`buckets` must be a list, but is 3."),
+        ({"window": None}, TypeError, "`window` must be a list, but is None."),
+        ({"buckets": [BUCKET]}, ValueError, "`buckets` must have 3 rows at step 0, but has 1."),
+        ({"step": -1}, ValueError, "`buckets` must have 0 rows at step -1, but has 3."),
+        ({"window": []}, ValueError, "`window` must have a row at step 0, but has 0."),
+        (
+            {"step": -1, "buckets": []},
+            ValueError,
+            "`window` must have no rows at step -1, but has 1.",
+        ),
+        (
+            {"window": [STEP, [1]]},
+            ValueError,
+            "`window[1]` must be a list of 12 values, but is [1].",
+        ),
+        (
+            {"buckets": [BUCKET, BUCKET, 5]},
+            ValueError,
+            "`buckets[2]` must be a list of 19 values, but is 5.",
+        ),
+        (
+            {"buckets": [[-1, *BUCKET[1:]]] * 3},
+            ValueError,
+            "`buckets[0][0]` must be an integer of at least 0, but is -1.",
+        ),
+        (
+            {"buckets": [[*BUCKET[:8], 1e200, *BUCKET[9:]]] * 3},
+            ValueError,
+            "`buckets[0][8]` must be None or in [-1e+140, 1e+140], but is 1e+200.",
+        ),
+        (
+            {"buckets": [[*BUCKET[:9], None, *BUCKET[10:]]] * 3},
+            ValueError,
+            "`buckets[0][9]` must be a number of at least 0, but is None.",
+        ),
+        (
+            {"window": [[0, 0, 3, *STEP[3:]]]},
+            ValueError,
+            "`window[0][2]` must be an integer in [0, 3), but is 3.",
+        ),
+        (
+            {"window": [[*STEP[:-1], "1"]]},
+            ValueError,
+            "`window[0][11]` must be a number, 'nan', 'inf', '-inf' or None, but is '1'.",
+        ),
+    ],
+)
+def test_a_state_with_a_wrong_value_is_refused_and_changes_nothing(changes, error, message):
+    sampler = new_sampler()
+    meter = new_meter(sampler)
+    train(sampler, meter, np.random.default_rng(0), (0, 5))
+    before = meter.state_dict()
+    state = {**before, "step": 0, "buckets": [BUCKET] * 3, "window": [STEP]}
+    new_meter(sampler).load_state_dict(state)
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        meter.load_state_dict({**state, **changes})
+    assert meter.state_dict() == before
+
+
+def test_losses_of_any_size_survive_a_checkpoint():
+    sampler = new_sampler()
+    meter, other = new_meter(sampler), new_meter(sampler)
+    for step, loss in enumerate((1e200, -1e200, 1e140, -1e140, 1.0)):
+        meter.update(step, loss=loss, grad_norm=abs(loss), seconds=1)
+    other.load_state_dict(through_json(meter.state_dict()))
+    for one in (meter, other):
+        one.update(5, loss=3.0, seconds=1)
+        assert all(map(math.isfinite, one.scalars().values()))
+    assert other.scalars() == meter.scalars()
+    assert other.scalars()["evenstride/epoch/loss_nonfinite"] == 2
+
+
 def test_a_plan_can_be_metered_without_torch():
     code = (
         "import sys\n"

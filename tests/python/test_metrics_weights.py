@@ -72,6 +72,19 @@ def test_a_plan_may_have_fewer_samples_than_counts():
         es.metrics.TokenWeights(sampler, counts=[4, 0, 8, 1])
 
 
+@pytest.mark.parametrize("count", [2**62, np.uint64(2**63)])
+def test_sums_of_counts_do_not_overflow(count):
+    plan = es.plan_epoch([3] * 8, token_budget=6, buckets=1, num_replicas=2)
+    counts = np.full(8, count, np.array(count).dtype)
+    assert es.metrics.TokenWeights(plan, counts=counts).scale(0) == 1
+
+
+def test_sums_of_lengths_do_not_overflow():
+    plan = es.plan_epoch([2**62] * 10, token_budget=2**63 - 1, buckets=1, num_replicas=5)
+    weights = es.metrics.TokenWeights(plan, accumulation_steps=2)
+    assert weights.scale(0) == weights.scale(1) == 0.5
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

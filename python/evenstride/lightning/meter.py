@@ -12,6 +12,8 @@ from evenstride.metrics.callbacks import MeterCallback
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
+
+    from evenstride.sampler import BucketBatchSampler
 else:
     Callback = framework().Callback
 
@@ -20,8 +22,11 @@ class BatchMeterCallback(MeterCallback, Callback):
     """Feeds a :class:`evenstride.metrics.BatchMeter` with every step, and logs its scalars.
 
     Those of the window go to the Trainer's loggers every ``log_every_n_steps`` optimizer steps,
-    those of the epoch at its end. Checkpoints keep the figures of rank 0; where training goes on
-    from one, those of other ranks begin anew.
+    those of the epoch at its end. Where the Trainer makes another loader for an epoch, or a
+    ``GradientAccumulationScheduler`` changes the accumulation steps, the meter is another one that
+    goes on with the figures, unless the buckets are others. Checkpoints keep the figures of rank 0;
+    where training goes on from one, those of other ranks begin anew. Several of these callbacks
+    need a window or a prefix each.
 
     Parameters
     ----------
@@ -62,17 +67,36 @@ class BatchMeterCallback(MeterCallback, Callback):
         self._norm: torch.Tensor | None = None
         self._optimizer_step = 0
         self._saved: dict[str, Any] | None = None
+        self._sampler: BucketBatchSampler | None = None
+        self._accumulation_steps = 1
+
+    @property
+    def state_key(self) -> str:
+        """The name of the state in checkpoints, so that there may be several meters."""
+        return self._generate_state_key(**self._options, prefix=self._prefix)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Meter the sampler that training takes its batches from."""
         del pl_module
-        self._begin(trainer.train_dataloader, trainer.accumulate_grad_batches, self._saved)
-        self._saved = None
+        saved, self._saved = self._saved, None
+        self._accumulation_steps, is_scheduled = _accumulation_steps_of(trainer)
+        if saved is not None and is_scheduled:  # Which may have been others in the epoch before.
+            saved = {**saved, "accumulation_steps": self._accumulation_steps}
+        self._sampler = self._begin(trainer.train_dataloader, self._accumulation_steps, saved)
         self._optimizer_step = trainer.global_step
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start the clock."""
-        del trainer, pl_module
+        """Follow a loader or accumulation steps that changed, and start the clock."""
+        del pl_module
+        before = self._running
+        loader, (accumulation_steps, _) = trainer.train_dataloader, _accumulation_steps_of(trainer)
+        sampler = getattr(loader, "batch_sampler", None)
+        if sampler is not self._sampler or accumulation_steps != self._accumulation_steps:
+            self._sampler = self._begin(loader, accumulation_steps, None)
+            self._accumulation_steps = accumulation_steps
+            saved = {**before.state_dict(), "accumulation_steps": accumulation_steps}
+            if saved["edges"] == self._sampler.plan.edges.tolist():
+                self._running.load_state_dict(saved)
         self._running.start()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -123,6 +147,14 @@ class BatchMeterCallback(MeterCallback, Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep what a checkpoint has until training starts."""
         self._saved = state_dict or None
+
+
+def _accumulation_steps_of(trainer: Any) -> tuple[int, bool]:
+    """Return those of the current epoch, and whether a scheduler sets them, maybe after this."""
+    for callback in trainer.callbacks:
+        if isinstance(callback, framework().callbacks.GradientAccumulationScheduler):
+            return callback.get_accumulate_grad_batches(trainer.current_epoch), True
+    return trainer.accumulate_grad_batches, False
 
 
 def _norm_of_gradients(module: torch.nn.Module) -> torch.Tensor | None:

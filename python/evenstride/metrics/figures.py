@@ -87,9 +87,9 @@ class BucketFigures:
         """Return everything as plain numbers: 7 counts, then count, mean, squares... of each."""
         moments = (getattr(self, name) for name in _MOMENTS)
         return [getattr(self, name) for name in _COUNTS] + [
-            value if not isinstance(value, float) or math.isfinite(value) else None
+            value
             for one in moments
-            for value in (one.count, one.mean, one.squares, one.nonfinite)
+            for value in (one.count, one.mean if one.count else None, one.squares, one.nonfinite)
         ]
 
     @classmethod
@@ -161,7 +161,7 @@ class MeterFigures:
             In ``[0, 1]``, or NaN if all values are equal or there are none.
 
         """
-        if of not in _MEASURES:
+        if of not in tuple(_MEASURES):  # Also if it cannot be hashed.
             msg = f"`of` must be 'grad_norm' or 'loss', but is {of!r}."
             raise ValueError(msg)
         return between_share(getattr(bucket, of) for bucket in self.buckets)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["as_held", "read"]
+__all__ = ["as_held", "as_seconds", "read"]
 
 
 def as_held(name: str, value: Any) -> Any:
@@ -19,24 +20,53 @@ def as_held(name: str, value: Any) -> Any:
     TypeError
         If it is no number.
     ValueError
-        If it is a tensor of more or fewer elements than one.
+        If it is a tensor or an array of more or fewer elements than one, has no value, or is
+        outside the range of floats.
 
     """
-    if value is None or type(value) is float:
+    if type(value) is float:
         return value
-    if hasattr(value, "detach"):
-        if value.numel() != 1:
+    number = value
+    if hasattr(value, "shape"):
+        if math.prod(value.shape) != 1:
             msg = f"`{name}` must have one element, but has shape {tuple(value.shape)}."
             raise ValueError(msg)
-        if value.device.type == "cpu":
-            return float(value.item())
-        # A copy, since a loop may change its loss in place, and a captured graph overwrites it.
-        return value.detach().clone()
+        place = getattr(getattr(value, "device", "cpu"), "type", "cpu")
+        if place == "meta":
+            msg = f"`{name}` must have a value, but is a tensor on the device 'meta'."
+            raise ValueError(msg)
+        if place != "cpu":
+            if value.is_complex():
+                raise _not_a_number(name, value)
+            # A copy, since a loop may change its loss in place, and a captured graph overwrites it.
+            return value.detach().clone()
+        number = value.item()
     try:
-        return value.__float__()
+        return number.__float__()
     except (AttributeError, TypeError):
-        msg = f"`{name}` must be a number or a tensor of one element, but is {value!r}."
+        raise _not_a_number(name, value) from None
+    except OverflowError:
+        msg = f"`{name}` must be in (-2**1024, 2**1024), but is {value!r}."
+        raise ValueError(msg) from None
+
+
+def _not_a_number(name: str, value: Any) -> TypeError:
+    return TypeError(f"`{name}` must be a real number or a tensor of one, but is {value!r}.")
+
+
+def as_seconds(seconds: Any) -> float:
+    """Return `seconds` as a float in ``[0, inf)``; say what is wrong with it else."""
+    try:
+        number: float = seconds.__float__()
+    except (AttributeError, TypeError):
+        msg = f"`seconds` must be a number, but is {seconds!r}."
         raise TypeError(msg) from None
+    except OverflowError:
+        number = math.inf
+    if not 0 <= number < math.inf:
+        msg = f"`seconds` must be in [0, inf), but is {seconds!r}."
+        raise ValueError(msg)
+    return number
 
 
 def read(values: Iterable[Any]) -> list[Any]:
@@ -51,5 +81,5 @@ def read(values: Iterable[Any]) -> list[Any]:
 
         tensors = [floats[place].reshape(()) for place in together]
         for place, number in zip(together, torch.stack(tensors).cpu().tolist(), strict=True):
-            floats[place] = number
+            floats[place] = float(number)
     return floats

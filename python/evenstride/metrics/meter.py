@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsIndex, TypeAlias
 
 from evenstride.metrics.figures import BucketFigures, MeterFigures
-from evenstride.metrics.held import as_held, read
-from evenstride.metrics.source import PlanSource, StepCounts
-from evenstride.options import as_count
+from evenstride.metrics.held import as_held, as_seconds, read
+from evenstride.metrics.record import StepRecord
+from evenstride.metrics.saved import check_values
+from evenstride.metrics.source import PlanSource
+from evenstride.options import as_count, as_integer
 from evenstride.state import check_fields, check_same
 from evenstride.step_info import as_step
 
@@ -32,17 +32,6 @@ Scope: TypeAlias = Literal["window", "epoch"]
 _STATE_VERSION = 1
 _MOST_PENDING = 256
 _SCOPES: tuple[Scope, ...] = ("window", "epoch")
-
-
-@dataclass(slots=True)
-class _Record:
-    """A step, and what is known of it. Values may be tensors until they are read."""
-
-    optimizer_step: tuple[int, int]
-    counts: StepCounts
-    loss: Any
-    grad_norm: Any
-    seconds: float | None
 
 
 class BatchMeter:
@@ -81,6 +70,9 @@ class BatchMeter:
     figures are asked for, or after 256 steps, so that an update never waits for the device. A
     sharded norm (``DTensor``) must be made whole before, on all ranks.
 
+    A meter is of one thread: figures and states must not be asked for in another one than the one
+    that updates.
+
     Examples
     --------
     >>> import evenstride as es
@@ -114,8 +106,8 @@ class BatchMeter:
         if length < least:
             msg = f"`window` must be at least accumulation_steps = {least}, but is {length}."
             raise ValueError(msg)
-        self._window: deque[_Record] = deque(maxlen=length)
-        self._pending: list[_Record] = []
+        self._window: deque[StepRecord] = deque(maxlen=length)
+        self._pending: list[StepRecord] = []
         self._buckets: list[BucketFigures] = []
         self._epoch = -1
         self._step = -1
@@ -154,18 +146,20 @@ class BatchMeter:
             last, and at the first update of a sampler's pass the one where the pass began. One that
             is not after the last begins the epoch's figures anew.
         loss : float or tensor of one element, optional
-            Of this rank's batch. Infinite values and NaN are counted apart, in no mean.
+            Of this rank's batch. Infinite values, NaN and any beyond 1e140 are counted apart, in no
+            mean.
         grad_norm : float or tensor of one element, optional
             Of the optimizer step that this step is the last one of, before any clipping.
         seconds : float, optional
-            That the step took. By default those since the last update, or since :meth:`start`.
+            That the step took, at least 0. By default those since the last update, or since
+            :meth:`start`.
 
         Raises
         ------
         TypeError
             If a value is no number.
         ValueError
-            If a tensor has not one element.
+            If a value is outside its range, or a tensor has not one element, or no value at all.
         IndexError
             If the plan has no such step.
 
@@ -174,7 +168,9 @@ class BatchMeter:
         plan = self._source.plan
         cursor = self._source.cursor
         number = as_step(self._next_step(cursor) if step is None else step, plan.num_steps)
-        loss, grad_norm = as_held("loss", loss), as_held("grad_norm", grad_norm)
+        loss = None if loss is None else as_held("loss", loss)
+        grad_norm = None if grad_norm is None else as_held("grad_norm", grad_norm)
+        seconds = None if seconds is None else as_seconds(seconds)
         if plan.epoch != self._epoch or number <= self._step:
             self._begin(plan)
         if seconds is None and self._clock is not None:
@@ -184,7 +180,7 @@ class BatchMeter:
         self._seen = None if cursor is None else (cursor, cursor.step)
         optimizer_step = plan.epoch, number // self._source.accumulation_steps
         counts = self._source.counts(plan, number)
-        self._pending.append(_Record(optimizer_step, counts, loss, grad_norm, seconds))
+        self._pending.append(StepRecord(optimizer_step, counts, loss, grad_norm, seconds))
         if len(self._pending) >= _MOST_PENDING:
             self._read()
 
@@ -227,9 +223,9 @@ class BatchMeter:
 
     def _read(self) -> None:
         """Count what is pending."""
+        losses = read(record.loss for record in self._pending)
+        norms = read(record.grad_norm for record in self._pending)
         pending, self._pending = self._pending, []
-        losses = read(record.loss for record in pending)
-        norms = read(record.grad_norm for record in pending)
         for record, loss, norm in zip(pending, losses, norms, strict=True):
             record.loss, record.grad_norm = loss, None
             self._window.append(record)
@@ -292,8 +288,8 @@ class BatchMeter:
         bucket ``k``. Figures are ``steps``, ``padding_efficiency``, ``mean_length``, ``loss``,
         ``grad_norm``, ``seconds_per_step`` and ``tokens_per_second`` (of all ranks); over all
         buckets also ``loss_between_bucket_share`` and ``grad_norm_between_bucket_share``. Where
-        there were any, ``loss_nonfinite`` and ``grad_norm_nonfinite`` count infinite values and
-        NaN. What is not known has no name.
+        there were any, ``loss_nonfinite`` and ``grad_norm_nonfinite`` count infinite values, NaN,
+        and values beyond 1e140. What is not known has no name.
 
         Parameters
         ----------
@@ -330,10 +326,7 @@ class BatchMeter:
             "epoch": self._epoch,
             "step": self._step,
             "buckets": [bucket.to_list() for bucket in self._buckets],
-            "window": [
-                [*record.optimizer_step, *record.counts, *map(_plain, _values(record))]
-                for record in self._window
-            ],
+            "window": [record.to_list() for record in self._window],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -344,21 +337,35 @@ class BatchMeter:
         Raises
         ------
         TypeError, ValueError
-            If the state is not whole, or is of other buckets or accumulation steps.
+            If the state is not whole, or is of other buckets or accumulation steps. Nothing has
+            changed then.
 
         """
         expected = BatchMeter.state_dict(self)
         check_fields(state, expected)
         check_same(state, expected, ("version", "edges", "accumulation_steps"))
-        if state["rank"] != expected["rank"]:
+        if as_integer("rank", state["rank"]) != expected["rank"]:
             state = {**state, "epoch": -1, "step": -1, "buckets": [], "window": []}
+        check_values(state, len(expected["edges"]) - 1)
         self._epoch, self._step = state["epoch"], state["step"]
         self._buckets = [BucketFigures.from_list(values) for values in state["buckets"]]
         self._window.clear()
-        for epoch, optimizer_step, *values in state["window"]:
-            counts, known = StepCounts(*values[:7]), map(_number, values[7:])
-            self._window.append(_Record((epoch, optimizer_step), counts, *known))
+        self._window.extend(map(StepRecord.from_list, state["window"]))
         self._clock, self._is_started = None, False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle all but the clock, which another process may not have."""
+        cursor = self._source.cursor
+        is_current = self._seen is not None and self._seen[0] is cursor
+        return {**self.__dict__, "_clock": None, "_is_started": False, "_is_current": is_current}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore what was copied, with the position of the sampler that was copied too."""
+        is_current = state.pop("_is_current")
+        self.__dict__.update(state)
+        cursor = self._source.cursor
+        if is_current and self._seen is not None and cursor is not None:
+            self._seen = cursor, self._seen[1]
 
 
 def _is_further(cursor: Cursor, seen: Cursor, step: int) -> bool:
@@ -370,7 +377,7 @@ def _is_further(cursor: Cursor, seen: Cursor, step: int) -> bool:
     return cursor is seen or of_same_pass
 
 
-def _count(buckets: list[BucketFigures], record: _Record) -> None:
+def _count(buckets: list[BucketFigures], record: StepRecord) -> None:
     """Count all of a step but its gradient norm."""
     figures = buckets[record.counts.bucket]
     figures.count(record.counts)
@@ -378,16 +385,3 @@ def _count(buckets: list[BucketFigures], record: _Record) -> None:
         figures.loss.add(record.loss)
     if record.seconds is not None:
         figures.seconds.add(record.seconds)
-
-
-def _values(record: _Record) -> tuple[Any, Any, Any]:
-    return record.loss, record.grad_norm, record.seconds
-
-
-def _plain(value: float | None) -> float | str | None:
-    """Return infinite values and NaN, which JSON does not have, by their names."""
-    return value if value is None or math.isfinite(value) else str(value)
-
-
-def _number(value: float | str | None) -> float | None:
-    return None if value is None else float(value)

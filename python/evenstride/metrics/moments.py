@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Moments", "between_share", "merged"]
+__all__ = ["LARGEST", "Moments", "between_share", "merged"]
+
+LARGEST = 1e140  # Squares of differences, and sums of them, are floats.
 
 
 @dataclass(slots=True)
@@ -19,13 +21,14 @@ class Moments:
     Attributes
     ----------
     count : int
-        Finite values. At least 0.
+        Values in ``[-1e140, 1e140]``. At least 0.
     mean : float
-        Of the finite values; NaN if there are none.
+        Of those values; NaN if there are none.
     squares : float
         Sum of the squares of their differences from the mean. At least 0.
     nonfinite : int
-        Values that were infinite or NaN, which count nowhere else. At least 0.
+        Other values: NaN, infinite, or so large that a square would be. They count nowhere else.
+        At least 0.
 
     Notes
     -----
@@ -55,7 +58,7 @@ class Moments:
 
     def add(self, value: float) -> None:
         """Add a value."""
-        if not math.isfinite(value):
+        if not -LARGEST <= value <= LARGEST:
             self.nonfinite += 1
             return
         self.count += 1

@@ -57,7 +57,7 @@ class PlanSource:
             self._plan = source
             self._rank = as_rank(0 if rank is None else rank, source.num_replicas)
             planned: int = source.options["accumulation_steps"]
-        elif hasattr(source, "plan") and hasattr(source, "cursor"):
+        elif hasattr(source, "cursor") and not isinstance(source, type):
             if rank is not None:
                 msg = f"`rank` must be left out with a sampler, which has its own, but is {rank!r}."
                 raise ValueError(msg)
@@ -118,5 +118,7 @@ def _counts(plan: EpochPlan, rank: int, start: int) -> list[StepCounts]:
         (samples, plan.tokens_of(batches).astype(np.int64), samples * plan.widths[batches])
     ).reshape(3, stop - start, plan.num_replicas)
     buckets = plan.buckets[batches][rank :: plan.num_replicas]
-    columns = (buckets, *amounts[:, :, rank], *amounts.sum(axis=2))
+    # Of all ranks together, there may be more tokens than int64 holds.
+    exact = object if int(amounts.max()) * plan.num_replicas >= 2**63 else np.int64
+    columns = (buckets, *amounts[:, :, rank], *amounts.sum(axis=2, dtype=exact))
     return [StepCounts(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]

@@ -94,7 +94,7 @@ class TokenWeights:
         self._is_mean = reduction == "mean"
         self._counts = None if counts is None else _as_counts(counts, self._source)
         self._optimizer_step: tuple[int, int] | None = None
-        self._tokens: NDArray[np.int64] = np.zeros((0, 0), np.int64)
+        self._tokens: NDArray[np.float64] = np.zeros((0, 0))
 
     def scale(self, step: SupportsIndex) -> float:
         """Return the factor for this rank's loss in a step.
@@ -116,18 +116,21 @@ class TokenWeights:
         if self._optimizer_step != (plan.epoch, of_optimizer_step):
             self._tokens = self._tokens_of(plan, number - place)
             self._optimizer_step = plan.epoch, of_optimizer_step
-        total = int(self._tokens.sum())
+        total = float(self._tokens.sum())
         if total == 0:
             return 0.0
-        mine = int(self._tokens[place, self._source.rank]) if self._is_mean else 1
+        mine = float(self._tokens[place, self._source.rank]) if self._is_mean else 1
         return plan.num_replicas * mine / total
 
-    def _tokens_of(self, plan: EpochPlan, start: int) -> NDArray[np.int64]:
-        """Return the tokens that count in each batch of an optimizer step, by step and rank."""
+    def _tokens_of(self, plan: EpochPlan, start: int) -> NDArray[np.float64]:
+        """Return the tokens that count in each batch of an optimizer step, by step and rank.
+
+        As floats, of which sums do not overflow; below 2**53 tokens they are exact.
+        """
         stop = min(start + self._source.accumulation_steps, plan.num_steps)
         batches = slice(start * plan.num_replicas, stop * plan.num_replicas)
         if self._counts is None:
-            tokens = plan.tokens_of(batches).astype(np.int64)
+            tokens = plan.tokens_of(batches).astype(np.float64)
         else:
             bounds = plan.offsets[batches.start : batches.stop + 1]
             counts = self._counts[plan.indices[bounds[0] : bounds[-1]]]
@@ -135,7 +138,7 @@ class TokenWeights:
         return tokens.reshape(stop - start, plan.num_replicas)
 
 
-def _as_counts(counts: ArrayLike, source: PlanSource) -> NDArray[np.int64]:
+def _as_counts(counts: ArrayLike, source: PlanSource) -> NDArray[np.float64]:
     array: NDArray[Any] = np.asarray(counts)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         msg = (
@@ -151,4 +154,4 @@ def _as_counts(counts: ArrayLike, source: PlanSource) -> NDArray[np.int64]:
         place = int(array.argmin())
         msg = f"`counts[{place}]` must be at least 0, but is {array[place]}."
         raise ValueError(msg)
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.float64)

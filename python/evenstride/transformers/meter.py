@@ -12,7 +12,6 @@ from evenstride.metrics.callbacks import MeterCallback
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STATE = "evenstride.BatchMeter"
 _IGNORED_LABEL = -100
 
 
@@ -66,6 +65,8 @@ class BatchMeterCallback(MeterCallback, TrainerCallback):  # type: ignore[misc]
     ) -> None:
         super().__init__(window, prefix)
         self.trainer = trainer
+        # In checkpoints, where several callbacks of one window may share a state: it is the same.
+        self._key = f"evenstride.BatchMeter.{'default' if window is None else window}"
         self._step = 0
         self._loss: Any = None
         self._hook: Any = None
@@ -76,7 +77,7 @@ class BatchMeterCallback(MeterCallback, TrainerCallback):  # type: ignore[misc]
         """Meter the sampler that training takes its batches from, and the model's loss."""
         del control
         accumulation_steps = args.gradient_accumulation_steps
-        saved = state.stateful_callbacks.get(_STATE) if state.global_step > 0 else None
+        saved = state.stateful_callbacks.get(self._key) if state.global_step > 0 else None
         sampler = self._begin(train_dataloader, accumulation_steps, saved)
         if self.trainer is None:
             msg = "`trainer` must be given, unless its class has buckets, but is None."
@@ -131,7 +132,7 @@ class BatchMeterCallback(MeterCallback, TrainerCallback):  # type: ignore[misc]
         """Leave out the time of an evaluation, which may decide that a checkpoint is saved."""
         del args, control
         if self.meter is not None:
-            state.stateful_callbacks[_STATE] = self.meter.state_dict()
+            state.stateful_callbacks[self._key] = self.meter.state_dict()
             self.meter.start()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -146,7 +147,7 @@ class BatchMeterCallback(MeterCallback, TrainerCallback):  # type: ignore[misc]
 
     def _keep(self, state: Any, control: Any) -> None:
         if control.should_save:
-            state.stateful_callbacks[_STATE] = self._running.state_dict()
+            state.stateful_callbacks[self._key] = self._running.state_dict()
 
     def _log(self, scope: Any, args: Any, state: Any, control: Any, others: Any) -> None:
         scalars = self._running.scalars(scope, prefix=self._prefix)
