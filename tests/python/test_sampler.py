@@ -337,7 +337,9 @@ def test_a_subclass_may_take_a_sampler():
     base = SequentialSampler(LENGTHS)
     for made in (Around(base), Around(base, LENGTHS), Around(base, batch_size=8, drop_last=False)):
         assert list(made) == list(sampler_of())
-    with pytest.raises(TypeError, match=r"^`lengths` must be 1-dimensional, but has shape "):
+    with pytest.raises(
+        TypeError, match=r"^`lengths` must be the number of tokens of each sample, "
+    ):
         es.BucketBatchSampler(base, **OPTIONS)
 
 

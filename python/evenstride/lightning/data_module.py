@@ -71,7 +71,7 @@ class BucketDataModule(LightningDataModule):
     Warns
     -----
     UserWarning
-        In :meth:`setup` on rank 0, if not every sample to evaluate on is in one batch.
+        In ``setup`` on rank 0, if not every sample to evaluate on is in one batch.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class BucketDataModule(LightningDataModule):
         Raises
         ------
         RuntimeError
-            Before :meth:`setup`.
+            Before ``setup``.
         TypeError
             If there is no data set to train on.
 

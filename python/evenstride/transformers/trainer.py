@@ -69,7 +69,7 @@ class BucketBatchMixin(_Trainer):
     """Makes any ``Trainer`` train on batches of similar length: put it before that class.
 
     :func:`with_buckets` does so in a line. What the ``Trainer`` does not decide is in
-    :attr:`bucket_options`; the rest comes from its arguments: the seed is ``data_seed``, or else
+    ``bucket_options``; the rest comes from its arguments: the seed is ``data_seed``, or else
     ``seed``; ``gradient_accumulation_steps``, ``dataloader_drop_last``, workers, pinning and
     prefetching are what they are without buckets. Evaluation stays as it is.
 
