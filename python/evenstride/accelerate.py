@@ -117,14 +117,13 @@ def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -
     """Return the loader that is iterated over, which Accelerate takes as it is; or `one` itself."""
     if isinstance(one, (PreparedDataLoader, PreparedLoader)):
         return one
-    if isinstance(one, Loader):
-        _check(accelerator, one.sampler)
-        return PreparedLoader(one, device)
     sampler = getattr(one, "batch_sampler", None)
-    if not isinstance(one, DataLoader) or not isinstance(sampler, BucketBatchSampler):
+    if not isinstance(one, (DataLoader, Loader)) or not isinstance(sampler, BucketBatchSampler):
         return one
     _check(accelerator, sampler)
     sampler.is_prepared = True
+    if isinstance(one, Loader):
+        return PreparedLoader(one, device)
     loader = PreparedDataLoader(one, sampler, accelerator, device)
     loader._is_accelerate_prepared = True  # noqa: SLF001 - Its way to leave a loader alone.
     return loader
@@ -226,6 +225,8 @@ class PreparedDataLoader(DataLoaderShard):  # type: ignore[misc]
 class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc]
     """A :class:`Loader` that tells Accelerate when the last batch of a pass has come."""
 
+    prefetch_factor = None  # Or `skip_first_batches` would set it, and fail without its reason.
+
     def __init__(self, loader: Loader, device: torch.device | None) -> None:
         self.loader = loader
         self.device = device
@@ -235,6 +236,11 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc]
         if name == "loader":
             raise AttributeError(name)
         return getattr(self.loader, name)
+
+    @property
+    def dataset(self) -> Any:
+        """The samples, of which ``skip_first_batches`` makes a loader that the sampler refuses."""
+        return self.loader._dataset  # noqa: SLF001 - Asked for by Accelerate alone.
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch."""

@@ -219,10 +219,15 @@ def test_batches_are_skipped_by_accelerate_or_by_a_state_but_not_by_both(acceler
     assert list(skipping(loader, 0)) == full[2][4:]
 
 
+def native_loader_over(sampler):
+    return es.Loader(range(8), sampler, list)
+
+
+@pytest.mark.parametrize("new_loader", [loader_over, native_loader_over])
 @pytest.mark.parametrize("skipped", [0, 3])
-def test_a_prepared_loader_skips_by_a_state_alone(accelerator, full, skipped):
+def test_a_prepared_loader_skips_by_a_state_alone(accelerator, full, new_loader, skipped):
     sampler = sampler_of_8_steps()
-    loader = es.accelerate.prepare(accelerator, loader_over(sampler))
+    loader = es.accelerate.prepare(accelerator, new_loader(sampler))
     message = (
         "`skip_first_batches` must be left out where `evenstride.accelerate.prepare` has made the "
         "loader, whose sampler would not know any more where the loop is: "
