@@ -75,8 +75,8 @@ def prepare(
         If `accelerator` is none.
     ValueError
         If one of its options, the number of ranks of a sampler, or the number of values of
-        `device_placement` is not as it must be; or if a sampler with ``order="stratified"`` or
-        ``"mixed"`` has other `accumulation_steps` than the accelerator.
+        `device_placement` is not as it must be; if a loader is not `in_order`; or if a sampler with
+        ``order="stratified"`` or ``"mixed"`` has other `accumulation_steps` than the accelerator.
 
     Examples
     --------
@@ -121,6 +121,12 @@ def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -
     if not isinstance(one, (DataLoader, Loader)) or not isinstance(sampler, BucketBatchSampler):
         return one
     _check(accelerator, sampler)
+    if not getattr(one, "in_order", True):  # Older versions of torch have no such option.
+        msg = (
+            f"`in_order` of a {type(one).__name__} must be True, but is False: its sampler could "
+            "not tell where the loop is."
+        )
+        raise ValueError(msg)
     sampler.is_prepared = True
     if isinstance(one, Loader):
         return PreparedLoader(one, device)
