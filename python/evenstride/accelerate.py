@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from evenstride.cursor import Cursor
 from evenstride.loader import Loader
+from evenstride.options import as_bool
 from evenstride.sampler import BucketBatchSampler
 
 try:
@@ -72,11 +73,12 @@ def prepare(
     Raises
     ------
     TypeError
-        If `accelerator` is none.
+        If `accelerator` is none, or `device_placement` is of another kind.
     ValueError
         If one of its options, the number of ranks of a sampler, or the number of values of
-        `device_placement` is not as it must be; if a loader is not `in_order`; or if a sampler with
-        ``order="stratified"`` or ``"mixed"`` has other `accumulation_steps` than the accelerator.
+        `device_placement` is not as it must be; if there are no `objects`, or a loader is not
+        `in_order`; or if a sampler with ``order="stratified"`` or ``"mixed"`` has other
+        `accumulation_steps` than the accelerator.
 
     Examples
     --------
@@ -97,9 +99,12 @@ def prepare(
     if not hasattr(accelerator, "prepare_data_loader"):
         msg = f"`accelerator` must be an Accelerator, but is a {type(accelerator).__name__}."
         raise TypeError(msg)
+    if not objects:
+        msg = "`objects` must have at least 1 object, but has 0."
+        raise ValueError(msg)
     placed = [accelerator.device_placement] * len(objects)
     if device_placement is not None:
-        placed = list(device_placement)
+        placed = _as_bools("device_placement", device_placement)
     if len(placed) != len(objects):
         msg = (
             f"`device_placement` must have a value for each of the {len(objects)} objects, but has "
@@ -111,6 +116,13 @@ def prepare(
         for one, is_placed in zip(objects, placed, strict=True)
     ]
     return accelerator.prepare(*prepared, device_placement=device_placement)
+
+
+def _as_bools(name: str, values: Any) -> list[bool]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        msg = f"`{name}` must be a sequence of bool, but is {values!r}."
+        raise TypeError(msg)
+    return [as_bool(f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
 def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -> Any:

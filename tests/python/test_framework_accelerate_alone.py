@@ -354,6 +354,27 @@ def test_batches_are_moved_to_the_device_unless_told_not_to(accelerator):
         es.accelerate.prepare(accelerator, one, other, device_placement=[True])
 
 
+@pytest.mark.parametrize(
+    ("placement", "fault"),
+    [
+        (True, "device_placement` must be a sequence of bool, but is True."),
+        ("x", "device_placement` must be a sequence of bool, but is 'x'."),
+        ([None], "device_placement[0]` must be True or False, but is None."),
+    ],
+)
+def test_a_placement_of_another_kind_is_refused(accelerator, placement, fault):
+    with pytest.raises(TypeError, match=f"^`{re.escape(fault)}$"):
+        es.accelerate.prepare(
+            accelerator, loader_over(sampler_of_8_steps()), device_placement=placement
+        )
+
+
+def test_that_there_is_nothing_to_prepare_is_said(accelerator):
+    message = r"^`objects` must have at least 1 object, but has 0\.$"
+    with pytest.raises(ValueError, match=message):
+        es.accelerate.prepare(accelerator)
+
+
 def test_what_is_no_accelerator_is_refused():
     message = r"^`accelerator` must be an Accelerator, but is a DataLoader\.$"
     with pytest.raises(TypeError, match=message):
