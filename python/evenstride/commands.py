@@ -76,6 +76,12 @@ def run(arguments: Sequence[str]) -> int:
         return BAD_INPUT
     except typer.Abort:
         return _INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:  # Of a file, and so not of the output.
+            raise
+        discard_output()
+        print_note(f"evenstride: the output cannot be written: {error.strerror}.")
+        return BAD_INPUT
     return status if isinstance(status, int) else 0
 
 
