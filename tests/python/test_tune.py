@@ -122,6 +122,21 @@ def test_options_that_are_wrong_for_all_are_an_error():
         list(tune([1, 2], token_budget=0))
 
 
+@pytest.mark.parametrize(
+    ("seed", "error", "fault"),
+    [
+        (-1, ValueError, "must be in [0, 2**64), but is -1."),
+        ("x", TypeError, "must be an integer, but is 'x'."),
+        (1.5, TypeError, "must be an integer, but is 1.5."),
+    ],
+)
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_seed_is_checked_before_samples_are_drawn(monkeypatch, most, seed, error, fault):
+    monkeypatch.setattr(tune_module, "MOST_SAMPLES", most)
+    with pytest.raises(error, match=f"^{re.escape(f'`seed` {fault}')}$"):
+        next(tune([1, 2], token_budget=5, seed=seed))
+
+
 # ---- what is recommended ----
 
 
