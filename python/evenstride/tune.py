@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
@@ -91,7 +91,8 @@ def tune(
     Raises
     ------
     TypeError, ValueError
-        If the first candidate cannot be had: the options are wrong for all of them.
+        If one of `SEARCHED` is given, or the first candidate cannot be had: the options are wrong
+        for all of them.
 
     Examples
     --------
@@ -105,6 +106,10 @@ def tune(
     0.8 0.002
 
     """
+    for name in SEARCHED:
+        if name in options:
+            msg = f"`{name}` must be left to the search, but is given."
+            raise TypeError(msg)
     array = _drawn(as_lengths(lengths), as_uint64("seed", options.get("seed", 0)))
     edges: dict[int, list[int]] = {}
     for number, change in enumerate(CANDIDATES):
@@ -163,12 +168,27 @@ def recommended(candidates: Sequence[Candidate], give_up: float = 1.0) -> Candid
     give_up : float, default 1.0
         Padding efficiency that may be given up for diversity, in points. In ``[0, 100]``.
 
+    Raises
+    ------
+    TypeError
+        If `give_up` is no number.
+    ValueError
+        If it is out of its range, or no candidate may be recommended.
+
     """
+    if not isinstance(give_up, SupportsFloat):
+        msg = f"`give_up` must be a number, but is {give_up!r}."
+        raise TypeError(msg)
     if not 0 <= give_up <= 100:  # noqa: PLR2004 - Percent.
         msg = f"`give_up` must be in [0, 100], but is {give_up}."
         raise ValueError(msg)
-    least = _least_padding(candidates).padding_efficiency
     eligible = _eligible(candidates)
+    if not eligible:
+        msg = (
+            "`candidates` must have at least 1 that is not frozen and has not 1 bucket, but has 0."
+        )
+        raise ValueError(msg)
+    least = _least_padding(candidates).padding_efficiency
     near = [c for c in eligible if c.padding_efficiency >= least - give_up / 100]
     best = max(near, key=lambda c: (c.diversity, c.padding_efficiency))
     if not _mixes(best):

@@ -137,6 +137,13 @@ def test_a_seed_is_checked_before_samples_are_drawn(monkeypatch, most, seed, err
         next(tune([1, 2], token_budget=5, seed=seed))
 
 
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_is_searched_is_not_for_users_to_set(name):
+    message = f"`{name}` must be left to the search, but is given."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        next(tune([1, 2], token_budget=5, **{name: 3}))
+
+
 # ---- what is recommended ----
 
 
@@ -233,6 +240,24 @@ def test_an_order_without_buckets_has_none_to_spread():
 def test_what_may_be_given_up_is_a_percentage(give_up):
     with pytest.raises(ValueError, match=rf"^`give_up` must be in \[0, 100\], but is {give_up}\.$"):
         recommended([candidate(1, 1)], give_up)
+
+
+@pytest.mark.parametrize("give_up", [None, "x"])
+def test_what_may_be_given_up_is_a_number(give_up):
+    message = rf"^`give_up` must be a number, but is {give_up!r}\.$"
+    with pytest.raises(TypeError, match=message):
+        recommended([candidate(1, 1)], give_up)
+
+
+@pytest.mark.parametrize(
+    "candidates", [[], [candidate(1, 1, composition="frozen")], [candidate(1, 1, buckets=1)]]
+)
+def test_without_one_that_may_be_recommended_there_is_no_choice(candidates):
+    message = (
+        "`candidates` must have at least 1 that is not frozen and has not 1 bucket, but has 0."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        recommended(candidates)
 
 
 # ---- the command ----
