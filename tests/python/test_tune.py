@@ -97,6 +97,20 @@ def test_diversity_is_the_share_of_the_samples_that_may_meet():
     assert sorted(windows, reverse=True) == windows
 
 
+@pytest.mark.parametrize("num_samples", [100, 2000])
+def test_diversity_is_told_the_better_the_larger_batches_are(monkeypatch, num_samples):
+    monkeypatch.setattr(tune_module, "CANDIDATES", CANDIDATES[:1])  # All samples may meet.
+
+    def found(batch_size):
+        for seed in range(20):
+            _, measured = next(tune([5] * num_samples, token_budget=5 * batch_size, seed=seed))
+            yield measured.diversity
+
+    off = {size: np.sqrt(np.mean((1 - np.array([*found(size)])) ** 2)) for size in (2, 10, 40)}
+    assert off[40] < 0.05 < off[10] < 0.2 < off[2]
+    assert min(found(2)) <= 0.5
+
+
 def test_of_many_samples_some_are_drawn_and_shares_stay(monkeypatch):
     lengths = np.random.default_rng(4).integers(1, 400, 40_000)
     all_of_them = [found for _, found in tune(lengths, token_budget=8000)]
