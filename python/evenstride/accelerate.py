@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from evenstride.cursor import Cursor
 from evenstride.loader import Loader
+from evenstride.options import as_bool
 from evenstride.sampler import BucketBatchSampler
 
 try:
@@ -72,11 +73,12 @@ def prepare(
     Raises
     ------
     TypeError
-        If `accelerator` is none.
+        If `accelerator` is none, or `device_placement` is of another kind.
     ValueError
         If one of its options, the number of ranks of a sampler, or the number of values of
-        `device_placement` is not as it must be; or if a sampler with ``order="stratified"`` or
-        ``"mixed"`` has other `accumulation_steps` than the accelerator.
+        `device_placement` is not as it must be; if there are no `objects`, or a loader is not
+        `in_order`; or if a sampler with ``order="stratified"`` or ``"mixed"`` has other
+        `accumulation_steps` than the accelerator.
 
     Examples
     --------
@@ -97,9 +99,12 @@ def prepare(
     if not hasattr(accelerator, "prepare_data_loader"):
         msg = f"`accelerator` must be an Accelerator, but is a {type(accelerator).__name__}."
         raise TypeError(msg)
+    if not objects:
+        msg = "`objects` must have at least 1 object, but has 0."
+        raise ValueError(msg)
     placed = [accelerator.device_placement] * len(objects)
     if device_placement is not None:
-        placed = list(device_placement)
+        placed = _as_bools("device_placement", device_placement)
     if len(placed) != len(objects):
         msg = (
             f"`device_placement` must have a value for each of the {len(objects)} objects, but has "
@@ -113,18 +118,30 @@ def prepare(
     return accelerator.prepare(*prepared, device_placement=device_placement)
 
 
+def _as_bools(name: str, values: Any) -> list[bool]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        msg = f"`{name}` must be a sequence of bool, but is {values!r}."
+        raise TypeError(msg)
+    return [as_bool(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
 def _prepared(accelerator: Accelerator, one: Any, device: torch.device | None) -> Any:
     """Return the loader that is iterated over, which Accelerate takes as it is; or `one` itself."""
     if isinstance(one, (PreparedDataLoader, PreparedLoader)):
         return one
-    if isinstance(one, Loader):
-        _check(accelerator, one.sampler)
-        return PreparedLoader(one, device)
     sampler = getattr(one, "batch_sampler", None)
-    if not isinstance(one, DataLoader) or not isinstance(sampler, BucketBatchSampler):
+    if not isinstance(one, (DataLoader, Loader)) or not isinstance(sampler, BucketBatchSampler):
         return one
     _check(accelerator, sampler)
+    if not getattr(one, "in_order", True):  # Older versions of torch have no such option.
+        msg = (
+            f"`in_order` of a {type(one).__name__} must be True, but is False: its sampler could "
+            "not tell where the loop is."
+        )
+        raise ValueError(msg)
     sampler.is_prepared = True
+    if isinstance(one, Loader):
+        return PreparedLoader(one, device)
     loader = PreparedDataLoader(one, sampler, accelerator, device)
     loader._is_accelerate_prepared = True  # noqa: SLF001 - Its way to leave a loader alone.
     return loader
@@ -226,6 +243,8 @@ class PreparedDataLoader(DataLoaderShard):  # type: ignore[misc]
 class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc]
     """A :class:`Loader` that tells Accelerate when the last batch of a pass has come."""
 
+    prefetch_factor = None  # Or `skip_first_batches` would set it, and fail without its reason.
+
     def __init__(self, loader: Loader, device: torch.device | None) -> None:
         self.loader = loader
         self.device = device
@@ -235,6 +254,11 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc]
         if name == "loader":
             raise AttributeError(name)
         return getattr(self.loader, name)
+
+    @property
+    def dataset(self) -> Any:
+        """The samples, of which ``skip_first_batches`` makes a loader that the sampler refuses."""
+        return self.loader._dataset  # noqa: SLF001 - Asked for by Accelerate alone.
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch."""

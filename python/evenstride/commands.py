@@ -76,6 +76,12 @@ def run(arguments: Sequence[str]) -> int:
         return BAD_INPUT
     except typer.Abort:
         return _INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:  # Of a file, and so not of the output.
+            raise
+        discard_output()
+        print_note(f"evenstride: the output cannot be written: {error.strerror}.")
+        return BAD_INPUT
     return status if isinstance(status, int) else 0
 
 
@@ -149,7 +155,7 @@ def _plan(
     plan = ask(plan_epoch, lengths, **options)
     stats = plan.stats()
     if plot is not None:
-        ask(plan.plot, plot)
+        ask(_draw, "plot_plan", plan, plot)
     if save is not None:
         ask(plan.save, save)
     if report is not None:
@@ -197,8 +203,17 @@ def _compare(
 
 
 def _draw(name: str, *args: Any) -> None:
-    from evenstride import report  # noqa: PLC0415 - matplotlib is an extra.
+    """Draw what comes first of `args`, into the file that comes last."""
+    from evenstride import report  # noqa: I001, PLC0415 - It says how to install matplotlib.
+    from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415 - As above.
 
+    known = FigureCanvasBase.get_supported_filetypes()
+    if args[-1].suffix and args[-1].suffix[1:].lower() not in known:
+        msg = (
+            "--plot must end in .png, .svg, .pdf or another format that matplotlib knows, but is "
+            f"`{args[-1]}`."
+        )
+        raise Failure(msg)
     getattr(report, name)(*args)
 
 

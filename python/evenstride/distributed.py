@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import distributed
 
-if TYPE_CHECKING:
-    from evenstride.sampler import BucketBatchSampler
+from evenstride.sampler import BucketBatchSampler
 
 __all__ = ["check_same_plan"]
 
@@ -24,7 +23,7 @@ def check_same_plan(
     others never, or wait for each other for good once one of them has no more steps. This compares
     what :meth:`BucketBatchSampler.state_dict` holds, in one exchange of a few hundred bytes a rank.
     Call it on all ranks at the same place, best before the first epoch and after loading a state.
-    Without ``torch.distributed`` it does nothing.
+    Without ``torch.distributed`` there is nothing to compare.
 
     Parameters
     ----------
@@ -36,6 +35,8 @@ def check_same_plan(
 
     Raises
     ------
+    TypeError
+        Without ``torch.distributed``, if `sampler` is none.
     ValueError
         If the number of ranks is not that of the group, two processes claim the same rank, or
         anything else differs: with the field, the ranks in the group, and their values. Also if one
@@ -49,6 +50,7 @@ def check_same_plan(
 
     """
     if not (distributed.is_available() and distributed.is_initialized()):
+        _check_kind(sampler)
         return
     facts: list[Any] = [None] * distributed.get_world_size(group)
     distributed.all_gather_object(facts, _facts(sampler), group=group)
@@ -57,9 +59,16 @@ def check_same_plan(
         _check_same(name, [one.get(name) for one in facts])
 
 
+def _check_kind(sampler: BucketBatchSampler) -> None:
+    if not isinstance(sampler, BucketBatchSampler):
+        msg = f"`sampler` must be a BucketBatchSampler, but is a {type(sampler).__name__}."
+        raise TypeError(msg)
+
+
 def _facts(sampler: BucketBatchSampler) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     try:
+        _check_kind(sampler)
         state = sampler.state_dict()
         facts |= json.loads(state.pop("options")) | state
         facts["rank"] = sampler.rank

@@ -76,7 +76,8 @@ def _as_buckets(buckets: Any) -> int | list[int]:
     return [as_count(f"buckets[{i}]", edge) for i, edge in enumerate(buckets)]
 
 
-def _as_name(name: str, value: str) -> str:
+def as_name(name: str, value: str) -> str:
+    """Return `value`, which is a string; say what is wrong with it else."""
     if not isinstance(value, str):
         msg = f"`{name}` must be a string, but is {value!r}."
         raise TypeError(msg)
@@ -138,7 +139,7 @@ class PlanOptions:
         options["seed"] = as_uint64("seed", options["seed"])
         options["buckets"] = _as_buckets(options["buckets"])
         for name in ("composition", "order", "too_long", "empty"):
-            options[name] = _as_name(name, options[name])
+            options[name] = as_name(name, options[name])
         if options["order"] == "weighted":
             options["order"] = "shuffle"
         if not isinstance(options["jitter"], SupportsFloat):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenstride.drafts import draft_of
+from evenstride.options import as_name
 from evenstride.pages import page
+from evenstride.plan import EpochPlan
 from evenstride.report_facts import facts_of
 from evenstride.report_sections import sections
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     import os
 
     from evenstride.lengths import Lengths
-    from evenstride.plan import EpochPlan
 
 __all__ = ["write_report"]
 
@@ -43,6 +44,8 @@ def write_report(
 
     Raises
     ------
+    TypeError
+        If `plan` or `name` is not of its kind.
     ValueError
         If `lengths` are not those of the plan.
     OSError
@@ -58,6 +61,10 @@ def write_report(
     >>> write_report(plan, tempfile.mkdtemp() + "/report.html", lengths=lengths)
 
     """
+    if not isinstance(plan, EpochPlan):
+        msg = f"`plan` must be an EpochPlan, but is a {type(plan).__name__}."
+        raise TypeError(msg)
+    name = as_name("name", name)
     title = f"The epoch of {name}" if name else "The epoch"
     text = page(title, *sections(facts_of(plan, lengths, name)))
     with draft_of(path) as draft:

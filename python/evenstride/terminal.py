@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -45,7 +46,16 @@ def folded(*blocks: str) -> str:
 
 
 def print_out(text: str) -> None:
-    """Write text to the standard output. That its reader has seen enough is no error."""
+    """Write text to the standard output. That its reader has seen enough is no error.
+
+    Raises
+    ------
+    OSError
+        If it is closed, or its device is full.
+
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -54,9 +64,12 @@ def print_out(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Send the rest of the standard output nowhere, where its reader has gone."""
-    # Or the interpreter would try once more, and complain, at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send the rest of the standard output nowhere, where its reader has gone or its device failed.
+
+    Or else the interpreter would try once more, and complain, at its end.
+    """
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_note(text: str) -> None:

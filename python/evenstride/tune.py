@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
 from evenstride._tables import REAL, aligned, count, counted, named, percent
 from evenstride.advice import flags_of
+from evenstride.candidate import Candidate, measured
 from evenstride.lengths import as_lengths
+from evenstride.options import as_uint64
 from evenstride.planner import plan_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from evenstride.lengths import LengthArray, Lengths
-    from evenstride.plan import EpochPlan
-
-    _Integers = NDArray[np.int64]
 
 __all__ = [
     "CANDIDATES",
@@ -77,43 +74,6 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Options for a plan, and what they give.
-
-    Attributes
-    ----------
-    options : dict
-        Those of :func:`plan_epoch` that set the candidate apart.
-    padding_efficiency : float
-        Real tokens over padded tokens. In ``[0, 1]``.
-    companions : float
-        Other samples in a sample's batch, on average. At least 0.
-    recurrence : float
-        Of two samples that share a batch in one epoch, the probability that they share one in the
-        next. In ``[0, 1]``, or NaN if no batch has two samples.
-    diversity : float
-        Share of all samples that a sample's companions are drawn from. Of a pool of ``m`` others,
-        uniform draws meet a companion of one epoch again in ``d / m`` of the cases, with ``d``
-        companions in the next; `diversity` is the size of the pool that the mean sample meets
-        again as often as it does, over the number of samples. In ``[0, 1]``: 1 if any two samples
-        may meet, ``1 / k`` with ``k`` shuffled buckets, nearly 0 if batches stay as they are.
-    largest_share : float
-        Share of the steps that the bucket with most of them has. In ``(0, 1]``.
-    longest_run : int
-        Longest run of steps of one bucket. At least 1.
-
-    """
-
-    options: dict[str, Any]
-    padding_efficiency: float
-    companions: float
-    recurrence: float
-    diversity: float
-    largest_share: float
-    longest_run: int
-
-
 def tune(
     lengths: Lengths, **options: Any
 ) -> Iterator[tuple[dict[str, Any], Candidate | ValueError]]:
@@ -131,7 +91,8 @@ def tune(
     Raises
     ------
     TypeError, ValueError
-        If the first candidate cannot be had: the options are wrong for all of them.
+        If one of `SEARCHED` is given, or the first candidate cannot be had: the options are wrong
+        for all of them.
 
     Examples
     --------
@@ -145,7 +106,11 @@ def tune(
     0.8 0.002
 
     """
-    array = _drawn(as_lengths(lengths), options.get("seed", 0))
+    for name in SEARCHED:
+        if name in options:
+            msg = f"`{name}` must be left to the search, but is given."
+            raise TypeError(msg)
+    array = _drawn(as_lengths(lengths), as_uint64("seed", options.get("seed", 0)))
     edges: dict[int, list[int]] = {}
     for number, change in enumerate(CANDIDATES):
         try:
@@ -161,7 +126,7 @@ def tune(
                 raise
             yield change, error
             continue
-        yield change, _measured(change, plan, following, len(array))
+        yield change, measured(change, plan, following, len(array))
 
 
 def _drawn(lengths: LengthArray, seed: int) -> LengthArray:
@@ -170,48 +135,6 @@ def _drawn(lengths: LengthArray, seed: int) -> LengthArray:
     places = np.random.default_rng(seed).integers(0, len(lengths), MOST_SAMPLES)
     places.sort()
     return lengths[places]
-
-
-def _measured(
-    options: dict[str, Any], plan: EpochPlan, following: EpochPlan, num_samples: int
-) -> Candidate:
-    sizes, following_sizes = np.diff(plan.offsets), np.diff(following.offsets)
-    batch, following_batch = (_batch_of_each(each, num_samples) for each in (plan, following))
-    places = batch * len(following) + following_batch
-    places, together = _counted(places[(batch >= 0) & (following_batch >= 0)])
-    companions = sizes[places // len(following)] - 1
-    following_companions = following_sizes[places % len(following)] - 1
-    meeting = (companions > 0) & (following_companions > 0)
-    met_again = (together * (together - 1))[meeting]
-    chances = (companions * following_companions)[meeting]
-    pairs = int((sizes * (sizes - 1)).sum())
-    mean_rate = float((met_again / chances).sum()) / max(1, int(together[meeting].sum()))
-    # Where nobody met again, the pool may have any size.
-    pool = 1 / mean_rate if mean_rate else (num_samples if meeting.any() else 0)
-    stats = plan.stats()
-    return Candidate(
-        options=options,
-        padding_efficiency=stats.padding_efficiency,
-        companions=pairs / num_samples,
-        recurrence=int(met_again.sum()) / pairs if pairs else math.nan,
-        diversity=min(1.0, pool / num_samples),
-        largest_share=max(bucket.share for bucket in stats.buckets),
-        longest_run=stats.longest_run,
-    )
-
-
-def _batch_of_each(plan: EpochPlan, num_samples: int) -> _Integers:
-    """Return the batch of each sample, -1 for none."""
-    batch = np.full(num_samples, -1, np.int64)
-    batch[plan.indices] = np.repeat(np.arange(len(plan)), np.diff(plan.offsets))
-    return batch
-
-
-def _counted(values: _Integers) -> tuple[_Integers, _Integers]:
-    """Return the distinct values, and how often each is there."""
-    values.sort()
-    starts = np.flatnonzero(np.diff(values, prepend=-1))
-    return values[starts], np.diff(starts, append=len(values))
 
 
 def kind_of(candidate: Candidate) -> str:
@@ -245,12 +168,27 @@ def recommended(candidates: Sequence[Candidate], give_up: float = 1.0) -> Candid
     give_up : float, default 1.0
         Padding efficiency that may be given up for diversity, in points. In ``[0, 100]``.
 
+    Raises
+    ------
+    TypeError
+        If `give_up` is no number.
+    ValueError
+        If it is out of its range, or no candidate may be recommended.
+
     """
+    if not isinstance(give_up, SupportsFloat):
+        msg = f"`give_up` must be a number, but is {give_up!r}."
+        raise TypeError(msg)
     if not 0 <= give_up <= 100:  # noqa: PLR2004 - Percent.
         msg = f"`give_up` must be in [0, 100], but is {give_up}."
         raise ValueError(msg)
-    least = _least_padding(candidates).padding_efficiency
     eligible = _eligible(candidates)
+    if not eligible:
+        msg = (
+            "`candidates` must have at least 1 that is not frozen and has not 1 bucket, but has 0."
+        )
+        raise ValueError(msg)
+    least = _least_padding(candidates).padding_efficiency
     near = [c for c in eligible if c.padding_efficiency >= least - give_up / 100]
     best = max(near, key=lambda c: (c.diversity, c.padding_efficiency))
     if not _mixes(best):

@@ -99,6 +99,25 @@ def test_a_reader_that_stops_early_is_no_error(npy, tmp_path, name):
         assert process.wait() == 0
 
 
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+)
+@pytest.mark.parametrize("arguments", [["plan"], ["plan", "--json"]])
+def test_an_output_that_cannot_be_written_is_one_sentence(npy, arguments, output, fault):
+    if output == ">/dev/full" and not Path("/dev/full").exists():
+        pytest.skip("there is no device that is always full")
+    line = [*COMMAND, *arguments, npy, *OPTIONS]
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {output}', "sh", *line],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"evenstride: the output cannot be written: {fault}.\n"
+
+
 # ---- extras ----
 
 

@@ -89,6 +89,15 @@ def test_a_report_that_cannot_be_written_is_one_sentence(capsys, npy, tmp_path):
     )
 
 
+@pytest.mark.parametrize("arguments", [["plan"], ["compare"], ["tune"]])
+def test_a_picture_of_no_known_format_is_one_sentence(capsys, npy, arguments):
+    pytest.importorskip("matplotlib")
+    assert fails(capsys, *arguments, npy, *OPTIONS[:2], "--plot", "picture.foo") == (
+        "--plot must end in .png, .svg, .pdf or another format that matplotlib knows, but is "
+        "`picture.foo`."
+    )
+
+
 # ---- compare ----
 
 

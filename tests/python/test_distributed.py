@@ -38,8 +38,8 @@ class Unreadable(es.BucketBatchSampler):
         raise OSError("the disk is gone")
 
 
-def check_unreadable(rank):
-    make = Unreadable if rank == RANK else es.BucketBatchSampler
+def check_on(rank, make):
+    make = make if rank == RANK else es.BucketBatchSampler
     try:
         es.distributed.check_same_plan(make(LENGTHS, token_budget=9))
     except ValueError as error:
@@ -72,7 +72,8 @@ found = {
     "num_replicas": check(num_replicas=on(0, 3, 4), rank=RANK),
     "same rank": check(num_replicas=3, rank=on(0, 0, 1)),
     "out of range": check(rank=on(1, 3, RANK)),
-    "unreadable": check_unreadable(1),
+    "unreadable": check_on(1, Unreadable),
+    "no sampler": check_on(2, lambda *_, **__: None),
     "plans": count_plans(),
 }
 pair = distributed.new_group([0, 2])
@@ -111,6 +112,8 @@ DIFFERENCES = {
     "1, 2.",
     "out of range": "Rank 1 cannot take part: `rank` must be in [0, num_replicas = 3), but is 3.",
     "unreadable": "Rank 1 cannot take part: OSError: the disk is gone",
+    "no sampler": "Rank 2 cannot take part: TypeError: `sampler` must be a BucketBatchSampler, but "
+    "is a NoneType.",
 }
 
 
@@ -131,3 +134,9 @@ def test_no_epoch_is_planned_for_it(found):
 def test_without_other_processes_nothing_is_checked():
     sampler = es.BucketBatchSampler([3, 4], token_budget=8, num_replicas=5, rank=0)
     es.distributed.check_same_plan(sampler)
+
+
+def test_without_other_processes_a_sampler_must_be_one_all_the_same():
+    message = r"^`sampler` must be a BucketBatchSampler, but is a NoneType\.$"
+    with pytest.raises(TypeError, match=message):
+        es.distributed.check_same_plan(None)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import evenstride as es
+from evenstride.report_page import write_report
 
 LENGTHS = [3, 9, 4, 8, 3, 9]
 WHOLE = {
@@ -282,3 +283,15 @@ def test_removed_tokens_are_warned_of_with_the_reason():
     message = "5,000 of 5,020 tokens are in no epoch: too_long='drop' leaves out 1 sample."
     with pytest.warns(UserWarning, match=f"^{re.escape(message)}$"):
         es.plan_epoch([5000, 10, 10], token_budget=100, too_long="drop")
+
+
+@pytest.mark.parametrize("name", [3, b"x", None])
+def test_the_name_on_a_page_is_a_string(tmp_path, name):
+    plan = es.plan_epoch(LENGTHS, token_budget=18)
+    with pytest.raises(TypeError, match=f"^`name` must be a string, but is {name!r}\\.$"):
+        write_report(plan, tmp_path / "report.html", name=name)
+
+
+def test_a_page_is_about_a_plan(tmp_path):
+    with pytest.raises(TypeError, match=r"^`plan` must be an EpochPlan, but is a NoneType\.$"):
+        write_report(None, tmp_path / "report.html")

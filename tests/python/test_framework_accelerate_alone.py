@@ -219,10 +219,15 @@ def test_batches_are_skipped_by_accelerate_or_by_a_state_but_not_by_both(acceler
     assert list(skipping(loader, 0)) == full[2][4:]
 
 
+def native_loader_over(sampler, **options):
+    return es.Loader(range(8), sampler, list, **options)
+
+
+@pytest.mark.parametrize("new_loader", [loader_over, native_loader_over])
 @pytest.mark.parametrize("skipped", [0, 3])
-def test_a_prepared_loader_skips_by_a_state_alone(accelerator, full, skipped):
+def test_a_prepared_loader_skips_by_a_state_alone(accelerator, full, new_loader, skipped):
     sampler = sampler_of_8_steps()
-    loader = es.accelerate.prepare(accelerator, loader_over(sampler))
+    loader = es.accelerate.prepare(accelerator, new_loader(sampler))
     message = (
         "`skip_first_batches` must be left out where `evenstride.accelerate.prepare` has made the "
         "loader, whose sampler would not know any more where the loop is: "
@@ -302,12 +307,11 @@ def test_a_resumed_run_reads_nothing_before_its_first_new_batch(accelerator):
     assert resumed_s < 2 * cold_s + 0.5
 
 
-@pytest.mark.parametrize("in_order", [True, False])
-def test_a_native_loader_tells_when_an_epoch_ends(accelerator, in_order):
+def test_a_native_loader_tells_when_an_epoch_ends(accelerator):
     rows = es.RaggedDataset.from_lists([[row] * 7 for row in range(10)])
     sampler = es.BucketBatchSampler(rows.lengths, token_budget=8)
     collate = es.PadCollator({"input_ids": es.Field()})
-    loader = es.Loader(rows, sampler, collate, in_order=in_order)
+    loader = es.Loader(rows, sampler, collate)
     prepared = es.accelerate.prepare(accelerator, loader)
     assert es.accelerate.prepare(accelerator, prepared) is prepared
     assert len(prepared) == 10
@@ -318,14 +322,23 @@ def test_a_native_loader_tells_when_an_epoch_ends(accelerator, in_order):
             with accelerator.accumulate():
                 syncs.append(accelerator.sync_gradients)
             seen.append(batch["input_ids"][0, 0].item())
-        assert sorted(seen) == list(range(10))
-        if in_order:
-            assert seen == [batch[0] for batch in sampler.plan]
+        assert seen == [batch[0] for batch in sampler.plan]
         assert [step for step, sync in enumerate(syncs, 1) if sync] == [4, 8, 10]
     *_, state = [prepared.state_dict() for _ in islice(prepared, 3)]
     assert state["sampler"]["step"] + len(state["taken"]) == 3
     # Prepared in the plain way it stays as it is, and an accelerator does not see it end.
     assert accelerator.prepare(loader) is loader
+
+
+@pytest.mark.parametrize("new_loader", [loader_over, native_loader_over])
+def test_a_loader_out_of_order_is_refused(accelerator, new_loader):
+    loader = new_loader(sampler_of_8_steps(), num_workers=2, in_order=False)
+    message = (
+        f"`in_order` of a {type(loader).__name__} must be True, but is False: its sampler could "
+        "not tell where the loop is."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        es.accelerate.prepare(accelerator, loader)
 
 
 def test_batches_are_moved_to_the_device_unless_told_not_to(accelerator):
@@ -339,6 +352,27 @@ def test_batches_are_moved_to_the_device_unless_told_not_to(accelerator):
     message = r"^`device_placement` must have a value for each of the 2 objects, but has 1\.$"
     with pytest.raises(ValueError, match=message):
         es.accelerate.prepare(accelerator, one, other, device_placement=[True])
+
+
+@pytest.mark.parametrize(
+    ("placement", "fault"),
+    [
+        (True, "device_placement` must be a sequence of bool, but is True."),
+        ("x", "device_placement` must be a sequence of bool, but is 'x'."),
+        ([None], "device_placement[0]` must be True or False, but is None."),
+    ],
+)
+def test_a_placement_of_another_kind_is_refused(accelerator, placement, fault):
+    with pytest.raises(TypeError, match=f"^`{re.escape(fault)}$"):
+        es.accelerate.prepare(
+            accelerator, loader_over(sampler_of_8_steps()), device_placement=placement
+        )
+
+
+def test_that_there_is_nothing_to_prepare_is_said(accelerator):
+    message = r"^`objects` must have at least 1 object, but has 0\.$"
+    with pytest.raises(ValueError, match=message):
+        es.accelerate.prepare(accelerator)
 
 
 def test_what_is_no_accelerator_is_refused():

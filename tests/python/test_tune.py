@@ -97,6 +97,20 @@ def test_diversity_is_the_share_of_the_samples_that_may_meet():
     assert sorted(windows, reverse=True) == windows
 
 
+@pytest.mark.parametrize("num_samples", [100, 2000])
+def test_diversity_is_told_the_better_the_larger_batches_are(monkeypatch, num_samples):
+    monkeypatch.setattr(tune_module, "CANDIDATES", CANDIDATES[:1])  # All samples may meet.
+
+    def found(batch_size):
+        for seed in range(20):
+            _, measured = next(tune([5] * num_samples, token_budget=5 * batch_size, seed=seed))
+            yield measured.diversity
+
+    off = {size: np.sqrt(np.mean((1 - np.array([*found(size)])) ** 2)) for size in (2, 10, 40)}
+    assert off[40] < 0.05 < off[10] < 0.2 < off[2]
+    assert min(found(2)) <= 0.5
+
+
 def test_of_many_samples_some_are_drawn_and_shares_stay(monkeypatch):
     lengths = np.random.default_rng(4).integers(1, 400, 40_000)
     all_of_them = [found for _, found in tune(lengths, token_budget=8000)]
@@ -120,6 +134,28 @@ def test_what_is_searched_and_what_is_asked_for_are_all_options():
 def test_options_that_are_wrong_for_all_are_an_error():
     with pytest.raises(ValueError, match=r"^`token_budget` must be in \[1, 2\*\*63\), but is 0\.$"):
         list(tune([1, 2], token_budget=0))
+
+
+@pytest.mark.parametrize(
+    ("seed", "error", "fault"),
+    [
+        (-1, ValueError, "must be in [0, 2**64), but is -1."),
+        ("x", TypeError, "must be an integer, but is 'x'."),
+        (1.5, TypeError, "must be an integer, but is 1.5."),
+    ],
+)
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_seed_is_checked_before_samples_are_drawn(monkeypatch, most, seed, error, fault):
+    monkeypatch.setattr(tune_module, "MOST_SAMPLES", most)
+    with pytest.raises(error, match=f"^{re.escape(f'`seed` {fault}')}$"):
+        next(tune([1, 2], token_budget=5, seed=seed))
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_is_searched_is_not_for_users_to_set(name):
+    message = f"`{name}` must be left to the search, but is given."
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+        next(tune([1, 2], token_budget=5, **{name: 3}))
 
 
 # ---- what is recommended ----
@@ -218,6 +254,24 @@ def test_an_order_without_buckets_has_none_to_spread():
 def test_what_may_be_given_up_is_a_percentage(give_up):
     with pytest.raises(ValueError, match=rf"^`give_up` must be in \[0, 100\], but is {give_up}\.$"):
         recommended([candidate(1, 1)], give_up)
+
+
+@pytest.mark.parametrize("give_up", [None, "x"])
+def test_what_may_be_given_up_is_a_number(give_up):
+    message = rf"^`give_up` must be a number, but is {give_up!r}\.$"
+    with pytest.raises(TypeError, match=message):
+        recommended([candidate(1, 1)], give_up)
+
+
+@pytest.mark.parametrize(
+    "candidates", [[], [candidate(1, 1, composition="frozen")], [candidate(1, 1, buckets=1)]]
+)
+def test_without_one_that_may_be_recommended_there_is_no_choice(candidates):
+    message = (
+        "`candidates` must have at least 1 that is not frozen and has not 1 bucket, but has 0."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        recommended(candidates)
 
 
 # ---- the command ----
