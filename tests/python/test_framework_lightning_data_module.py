@@ -271,6 +271,13 @@ def test_says_that_the_loaders_come_with_setup(name):
             "`in_order` of `loader` must be True, but is False.",
         ),
         (
+            lambda trainer: TrainerLoader(
+                DataLoader(DATASET, batch_sampler=sampler_of(), in_order=False), trainer
+            ),
+            ValueError,
+            "`in_order` of `loader` must be True, but is False.",
+        ),
+        (
             lambda _: TrainerLoader(es.Loader(DATASET, sampler_of(), COLLATE), None),
             TypeError,
             "`trainer` must be a Trainer, but is a NoneType.",

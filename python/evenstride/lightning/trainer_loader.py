@@ -35,7 +35,7 @@ class TrainerLoader:
     ----------
     loader : DataLoader or Loader
         A ``DataLoader`` whose ``batch_sampler`` is a :class:`BucketBatchSampler`, or a
-        :class:`Loader` that is `in_order`.
+        :class:`Loader`; either `in_order`.
     trainer : Trainer
         Which takes the batches: in ``train_dataloader`` of a module, ``self.trainer``. Another
         Trainer needs a TrainerLoader of its own, and what takes batches without one, `loader`.
@@ -237,7 +237,7 @@ def batch_sampler_of(loader: Any) -> BucketBatchSampler:
             f"{f' with a {type(sampler).__name__}' if is_loader else ''}."
         )
         raise TypeError(msg)
-    if isinstance(loader, Loader) and not loader.in_order:
+    if not getattr(loader, "in_order", True):  # Older versions of torch have no choice.
         msg = "`in_order` of `loader` must be True, but is False."
         raise ValueError(msg)
     return sampler
