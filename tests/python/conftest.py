@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import settings
 
 from device_support import FakeCuda, build_driver, pretend
@@ -35,6 +36,21 @@ def no_columns(monkeypatch):
     """Let output be as wide and as plain as it is by itself."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Let torch compute in one thread: with small models, more only wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """Let the model of framework jobs record what it is trained on in the test's own folder."""
+    monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -28,12 +28,10 @@ from lightning_support import (
     with_module,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice as warnings.
-
-
-@pytest.fixture(autouse=True)
-def _records(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Lightning gives advice as warnings.
+    pytest.mark.usefixtures("records"),
+]
 
 
 def test_evaluation_has_every_sample_once_the_longest_first_and_the_same_each_time():

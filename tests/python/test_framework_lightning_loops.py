@@ -26,7 +26,10 @@ from lightning_support import (
     with_module,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice as warnings.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Lightning gives advice as warnings.
+    pytest.mark.usefixtures("one_thread", "records"),
+]
 
 PAGE = "frameworks/lightning.md"
 
@@ -37,19 +40,6 @@ class Scheduled(Module):
 
 def bare_loader(_):
     return es.Loader(DATASET, sampler_of(), COLLATE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # More only wait for each other with a model so small.
-    yield
-    torch.set_num_threads(num_threads)
-
-
-@pytest.fixture(autouse=True)
-def _records(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
 
 
 def saving(folder, **options):

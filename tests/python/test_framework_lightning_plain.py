@@ -19,7 +19,10 @@ with warnings.catch_warnings():
     import lightning as L  # noqa: N812 - As its own documentation does.
     from lightning.pytorch.callbacks import ModelCheckpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning gives advice as warnings.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # Lightning gives advice as warnings.
+    pytest.mark.usefixtures("one_thread", "records"),
+]
 
 DATASET = new_dataset().select(range(24))
 STEPS = 6
@@ -83,19 +86,6 @@ def plain(sampler, num_workers=0):
 
 def native(sampler):
     return es.Loader(DATASET, sampler, COLLATE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # More only wait for each other with a model so small.
-    yield
-    torch.set_num_threads(num_threads)
-
-
-@pytest.fixture(autouse=True)
-def _records(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
 
 
 def told(module=Module, *, train=None, sampler=None, num_workers=0, checkpoint=None, **options):

@@ -13,9 +13,9 @@ from framework_support import added_lines, documented, steps_of
 from meter_support import events_of
 
 
+@pytest.mark.usefixtures("records")
 @pytest.mark.parametrize("block", ["meter-before", "meter-after"])
-def test_its_loop_trains_and_meters(block, tmp_path, monkeypatch):
-    monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
+def test_its_loop_trains_and_meters(block, tmp_path):
     dataset, model = new_dataset(), Model()
     sampler = es.BucketBatchSampler(dataset.lengths, token_budget=TOKEN_BUDGET)
     names = {
