@@ -124,10 +124,12 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
     samples += bucket.samples;
     natural += bucket.batches;
   }
+  std::uint64_t natural_steps = 0;
   if (!options.drop_last) {
     // That number is always possible, if need be with repeats.
     Settlement natural_settlement = settle(buckets, options);
-    if (steps == natural_settlement.steps) {
+    natural_steps = natural_settlement.steps;
+    if (steps == natural_steps) {
       return natural_settlement;
     }
   }
@@ -138,7 +140,8 @@ Settlement settle_on(std::uint64_t steps, std::span<const BucketRange> buckets,
   const std::uint64_t least = options.drop_last
                                   ? std::max<std::uint64_t>(1, fewest_batches / num_replicas)
                                   : (fewest_batches + num_replicas - 1) / num_replicas;
-  const std::uint64_t most = options.drop_last ? most_whole : std::max(least, most_whole);
+  const std::uint64_t most =
+      options.drop_last ? most_whole : std::max({least, most_whole, natural_steps});
   if (most == 0) {
     throw std::invalid_argument("`drop_last` must leave at least 1 step, but leaves 0: there are " +
                                 std::to_string(samples) + " samples for num_replicas = " +

@@ -156,14 +156,16 @@ TEST(Settle, DropLastKeepsTheNaturalBatches) {
   }
 }
 
-TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOtherButTheNaturalOne) {
+TEST(SettleOn, EveryNumberUpToTheNaturalOneAtLeastIsMetAndNoOther) {
   Random random(5);
   for (int trial = 0; trial < 1500; ++trial) {
     const Case problem = random_case(random);
     const std::uint64_t num_replicas = problem.options.num_replicas;
     const std::uint64_t least = (sum(problem.fewest) + num_replicas - 1) / num_replicas;
     const bool is_exact = has_multiple(num_replicas, sum(problem.fewest), problem.samples);
-    const std::uint64_t most = is_exact ? problem.samples / num_replicas : least;
+    const Settlement natural = settle(problem.buckets, problem.options);
+    const std::uint64_t most_exact = is_exact ? problem.samples / num_replicas : least;
+    const std::uint64_t most = std::max(most_exact, natural.steps);
     const auto settle_on_steps = [&](std::uint64_t steps) {
       return settle_on(steps, problem.buckets, problem.fewest, problem.options);
     };
@@ -171,20 +173,16 @@ TEST(SettleOn, EveryNumberInTheRangeIsMetAndNoOtherButTheNaturalOne) {
       const Settlement settled = settle_on_steps(steps);
       ASSERT_EQ(settled.steps, steps);
       ASSERT_EQ(sum(settled.batches) + settled.repeats, steps * num_replicas) << trial;
-      ASSERT_EQ(settled.repeats > 0, !is_exact) << trial;
+      ASSERT_EQ(settled.repeats > 0, !is_exact || steps > most_exact) << trial;
       ASSERT_LT(settled.repeats, num_replicas);
       for (std::size_t k = 0; k < settled.batches.size(); ++k) {
         ASSERT_GE(settled.batches[k], problem.fewest[k]) << trial;
         ASSERT_LE(settled.batches[k], problem.buckets[k].samples) << trial;
       }
     }
-    const Settlement natural = settle(problem.buckets, problem.options);
     EXPECT_EQ(settle_on_steps(natural.steps).batches, natural.batches);
     EXPECT_EQ(settle_on_steps(natural.steps).repeats, natural.repeats);
     for (const std::uint64_t steps : {least - 1, most + 1, std::uint64_t{1} << 62}) {
-      if (steps == natural.steps) {
-        continue;
-      }
       EXPECT_EQ(testing::message_of([&] { (void)settle_on_steps(steps); }),
                 "`steps_per_epoch` must be in [" + std::to_string(least) + ", " +
                     std::to_string(most) + "], but is " + std::to_string(steps) + ".");

@@ -188,7 +188,9 @@ def test_the_rows_of_a_data_set_are_not_read_to_refuse_it():
 
 
 @pytest.mark.parametrize(
-    "lengths", [None, "123", b"123", [[1, 1], [1]], {1: 2}, {3, 4}, object(), [2**70]], ids=repr
+    "lengths",
+    [None, "123", b"123", [[1, 1], [1]], {1: 2}, {3, 4}, object(), [2**70]],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_holds_no_integers_is_a_type_error(lengths):
     with pytest.raises(TypeError, match=r"^`lengths` must .*\.$"):

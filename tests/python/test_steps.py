@@ -78,6 +78,16 @@ def test_drop_last_loses_other_batches_in_each_epoch():
     assert lost == set(range(11))
 
 
+def test_the_natural_number_of_steps_is_within_the_range_that_an_error_names():
+    # 6 batches cannot become 10 of 9 samples, so that the second step needs a repeat.
+    options = {"token_budget": 2, "buckets": 1, "num_replicas": 5}
+    plan = es.plan_epoch([0] * 7 + [2, 0], **options)
+    assert (plan.num_steps, len(plan.repeats)) == (2, 1)
+    message = r"^`steps_per_epoch` must be in \[1, 2\], but is 3\.$"
+    with pytest.raises(ValueError, match=message):
+        es.plan_epoch([0] * 7 + [2, 0], **options, steps_per_epoch=3)
+
+
 @settings(max_examples=100)
 @given(problems(orders=["stride", "balanced"], drop_last=False), st.data())
 def test_steps_per_epoch_is_what_it_says_or_names_both_ends(problem, data):
@@ -91,12 +101,13 @@ def test_steps_per_epoch_is_what_it_says_or_names_both_ends(problem, data):
     )
     least, most = map(int, found.groups())
     samples, ranks = len(admitted(lengths, options)), options["num_replicas"]
-    assert most == max(samples // ranks, least)
+    natural = plan_of(lengths, options).num_steps  # If need be, with repeats.
+    assert most == max(samples // ranks, least, natural)
     for steps in {least, most, data.draw(st.integers(least, most))}:
         plan = plan_of(lengths, {**options, "steps_per_epoch": steps})
         assert plan.num_steps == steps
         check_plan(plan, lengths, options)
-        if least * ranks <= samples:
+        if steps * ranks <= samples:
             assert len(plan.repeats) == 0
     for outside in {least - 1, most + 1} - {0}:
         with pytest.raises(ValueError, match=f"must be in .{least}, {most}., but is {outside}"):
