@@ -18,6 +18,17 @@ from framework_job import NUM_SAMPLES
 TESTS = Path(__file__).parent
 DOCS = TESTS.parents[1] / "docs"
 
+# As an interpreter ends, a thread of gloo may still let go of Python objects, and abort the process
+# (pytorch/pytorch#190489). A job that has come to its last line ends without that.
+LEAVE = """
+import os
+import sys
+
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
+"""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -58,7 +69,7 @@ def start_ranks(script, folder, *, num_ranks=2, environment=None):
     """Start a script on several ranks, with what ``torchrun`` tells them; return the processes."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "job.py"
-    path.write_text(script, encoding="utf-8")
+    path.write_text(script + LEAVE, encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -132,7 +143,7 @@ def start_torchrun(script, folder, *, num_ranks=2):
     """Start a script with ``torchrun`` on several ranks of this machine; return its process."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "job.py"
-    path.write_text(script, encoding="utf-8")
+    path.write_text(script + LEAVE, encoding="utf-8")
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
