@@ -1,4 +1,4 @@
-"""What the subcommands share: lengths and options, errors of one sentence, progress, JSON."""
+"""What the subcommands share: the command itself, lengths, options, errors, progress and JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import track
 
@@ -26,11 +27,19 @@ from evenstride.terminal import print_note, print_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["BAD_INPUT", "Failure", "ask", "planning", "print_json", "tracked"]
+__all__ = ["BAD_INPUT", "Failure", "app", "ask", "planning", "print_json", "tracked"]
 
 _T = TypeVar("_T")
 
 BAD_INPUT = 2
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Length-aware batches: plan an epoch, search options, compare orders, measure loaders, "
+    "see a demonstration.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 class Failure(Exception):  # noqa: N818 - Not an error of the program.

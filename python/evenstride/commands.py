@@ -14,7 +14,7 @@ import typer
 from evenstride import __version__
 from evenstride._tables import count
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
-from evenstride.command_base import BAD_INPUT, Failure, ask, planning, print_json, tracked
+from evenstride.command_base import BAD_INPUT, Failure, app, ask, planning, print_json, tracked
 from evenstride.command_options import as_flags, flag, option
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
@@ -44,14 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
-
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Length-aware batches: plan an epoch, search options, compare orders, measure loaders, "
-    "see a demonstration.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 # Both of typer's lineages: click's own exceptions, and the copy that newer versions come with.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[2]

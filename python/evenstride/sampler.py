@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from torch.utils.data import Sampler
 
-from evenstride import _core, framework_loops
+from evenstride import framework_loops
 from evenstride.cursor import Cursor
+from evenstride.epoch_plans import EpochPlans
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
-from evenstride.planner import make_plan
 from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state, step_after
 
@@ -182,32 +182,23 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         self._next: tuple[int, int] | None = None
         self.finished: int | None = None  # The epoch of which a pass was the last to end.
         self._prepare()
-        self.options.warn_of_removed(self._planner, stacklevel=2)
+        self.options.warn_of_removed(self._plans.planner, stacklevel=2)
         if self._given_ranks[0] is not None:
-            self._settle()
+            self._settled()
 
     def _prepare(self) -> None:
-        self._planner = self.options.planner(self.lengths, self._num_threads)
-        self._settled: tuple[int, _core.Settlement] | None = None
+        self._plans = EpochPlans(self.lengths, self.options, self._num_threads)
         self._rank: int | None = None
-        self._plan: EpochPlan | None = None
-        self._fingerprint: str | None = None
 
-    def _settle(self) -> tuple[int, _core.Settlement]:
-        """Return the number of ranks, and what every epoch is filled into."""
-        if self._settled is None:
-            num_replicas = resolved_num_replicas(self._given_ranks[0])
-            settlement = self._planner.settle(
-                num_replicas=num_replicas,
-                drop_last=self.options.drop_last,
-                steps_per_epoch=self.options.steps_per_epoch,
-            )
-            self._settled = num_replicas, settlement
-        return self._settled
+    def _settled(self) -> EpochPlans:
+        """Return the plans, for as many ranks as there are now, or were at first use."""
+        if not self._plans.is_settled:
+            self._plans.settle(resolved_num_replicas(self._given_ranks[0]))
+        return self._plans
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch: the same in all of them."""
-        return self._settle()[1].steps
+        return self._settled().num_steps
 
     def total_steps(self, epochs: SupportsIndex) -> int:
         """Return the number of batches of this rank in so many whole epochs."""
@@ -223,26 +214,13 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         """Which rank this is, in ``[0, num_replicas)``."""
         # Not when the sampler is made, which may be before the processes know of each other.
         if self._rank is None:
-            self._rank = resolved_rank(self._given_ranks[1], self._settle()[0])
+            self._rank = resolved_rank(self._given_ranks[1], self._settled().num_replicas)
         return self._rank
 
     @property
     def plan(self) -> EpochPlan:
         """The plan of the current :attr:`epoch`, for all ranks."""
-        return self._plan_of(self.epoch)
-
-    def _plan_of(self, epoch: int) -> EpochPlan:
-        if self._plan is None or self._plan.epoch != epoch:
-            num_replicas, settlement = self._settle()
-            self._plan = make_plan(
-                self._planner,
-                self.lengths,
-                self.options,
-                epoch=epoch,
-                num_replicas=num_replicas,
-                settlement=settlement,
-            )
-        return self._plan
+        return self._settled().of(self.epoch)
 
     def step_info(self, step: SupportsIndex) -> StepInfo:
         """Return what a step of the current epoch holds, on this rank and on all.
@@ -296,7 +274,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
             epoch, start = self._next
         elif self.finished == epoch:
             epoch = as_uint64("epoch", epoch + 1)
-        return self._plan_of(epoch), self.rank, start
+        return self._settled().of(epoch), self.rank, start
 
     def begin(self, cursor: Cursor) -> None:
         """Begin that pass, whose position `cursor` is."""
@@ -340,15 +318,15 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
             For :meth:`load_state_dict`, JSON, and ``torch.load(weights_only=True)``.
 
         """
-        num_replicas, settlement = self._settle()
+        plans = self._settled()
         return {
             "version": STATE_VERSION,
             "epoch": self._cursor.epoch,
-            "step": step_after(self._cursor, consumed, settlement.steps),
+            "step": step_after(self._cursor, consumed, plans.num_steps),
             "seed": self.options.seed,
-            "num_replicas": num_replicas,
-            "steps_per_epoch": settlement.steps,
-            "lengths": self._lengths_fingerprint(),
+            "num_replicas": plans.num_replicas,
+            "steps_per_epoch": plans.num_steps,
+            "lengths": plans.fingerprint,
             "options": json.dumps(self.options.to_dict(), sort_keys=True),
         }
 
@@ -366,16 +344,10 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         self._next = epoch, step
         self.finished = None
 
-    def _lengths_fingerprint(self) -> str:
-        if self._fingerprint is None:
-            number = _core.fingerprint(self.lengths, num_threads=self._num_threads)
-            self._fingerprint = f"{len(self.lengths)}:{number:016x}"
-        return self._fingerprint
-
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options and the position; plans are made anew, ranks are resolved anew."""
         state = self.__dict__.copy()
-        for name in ("_planner", "_settled", "_rank", "_plan", "_fingerprint"):
+        for name in ("_plans", "_rank"):
             del state[name]
         state["lengths"] = pack_lengths(self.lengths)
         return state
@@ -389,7 +361,9 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
     def __copy__(self) -> BucketBatchSampler:
         """Copy the position; share the lengths, which never change, and what follows from them."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__, _cursor=copy.copy(self._cursor))
+        other.__dict__.update(
+            self.__dict__, _cursor=copy.copy(self._cursor), _plans=copy.copy(self._plans)
+        )
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BucketBatchSampler:

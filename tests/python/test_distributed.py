@@ -49,7 +49,7 @@ def check_on(rank, make):
 def count_plans():
     sampler = es.BucketBatchSampler(LENGTHS, token_budget=9)
     made = []
-    sampler._plan_of = made.append
+    sampler._plans.of = made.append
     es.distributed.check_same_plan(sampler)
     return len(made)
 

@@ -123,7 +123,7 @@ def test_a_child_forked_while_another_thread_plans_does_not_wait_for_it():
 
     def keep_planning():
         while not is_over.is_set():
-            sampler._planner.plan(1, num_replicas=1, drop_last=False)
+            sampler._plans.planner.plan(1, num_replicas=1, drop_last=False)
 
     thread = threading.Thread(target=keep_planning)
     thread.start()

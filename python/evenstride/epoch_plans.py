@@ -1,0 +1,77 @@
+"""The plans of a sampler: made when they are asked for, all of them into equally many steps."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from evenstride import _core
+from evenstride.planner import make_plan
+
+if TYPE_CHECKING:
+    from evenstride.lengths import LengthArray
+    from evenstride.options import PlanOptions
+    from evenstride.plan import EpochPlan
+
+
+class EpochPlans:
+    """The epochs of one set of lengths; the last one that was asked for is kept."""
+
+    def __init__(self, lengths: LengthArray, options: PlanOptions, num_threads: int) -> None:
+        self._lengths = lengths
+        self._options = options
+        self._num_threads = num_threads
+        self._settled: tuple[int, _core.Settlement] | None = None
+        self._kept: EpochPlan | None = None
+        self.planner = options.planner(lengths, num_threads)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known for how many ranks they are."""
+        return self._settled is not None
+
+    def settle(self, num_replicas: int) -> None:
+        """Settle for how many ranks the plans are, and so how many steps they all have."""
+        settlement = self.planner.settle(
+            num_replicas=num_replicas,
+            drop_last=self._options.drop_last,
+            steps_per_epoch=self._options.steps_per_epoch,
+        )
+        self._settled = num_replicas, settlement
+
+    @property
+    def num_replicas(self) -> int:
+        """Batches of each step."""
+        return self._settlement[0]
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of every epoch."""
+        return self._settlement[1].steps
+
+    @property
+    def _settlement(self) -> tuple[int, _core.Settlement]:
+        if self._settled is None:
+            msg = "`settle` must be called first."
+            raise RuntimeError(msg)
+        return self._settled
+
+    def of(self, epoch: int) -> EpochPlan:
+        """Return the plan of an epoch."""
+        if self._kept is None or self._kept.epoch != epoch:
+            num_replicas, settlement = self._settlement
+            self._kept = make_plan(
+                self.planner,
+                self._lengths,
+                self._options,
+                epoch=epoch,
+                num_replicas=num_replicas,
+                settlement=settlement,
+            )
+        return self._kept
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The lengths in short: how many there are, and a hash of their values."""
+        number = _core.fingerprint(self._lengths, num_threads=self._num_threads)
+        return f"{len(self._lengths)}:{number:016x}"
