@@ -155,7 +155,7 @@ def test_the_files_of_a_folder_are_sorted_by_their_paths(tmp_path, output):
         (tmp_path / "corpus" / name).write_text("no Parquet")
     assert written(tmp_path / "corpus", output).tolist() == [2, 3, 1, 0]
     assert written(f"{tmp_path}/corpus/*.parquet", output).tolist() == [5, 1, 0]
-    assert written(f"{tmp_path}/corpus/**/[az]*.parquet", output).tolist() == [2]
+    assert written(f"{tmp_path}/corpus/**/[az]*.parquet", output).tolist() == [6, 2]
     both = [tmp_path / "corpus" / "b.PQ", f"{tmp_path}/corpus/part*"]
     assert written(both, output).tolist() == [3, 1, 0]
 
