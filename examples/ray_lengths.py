@@ -129,7 +129,9 @@ def tokenize(
         found = write_chunk(folder, texts, tokenizer_of(tokenizer), dtype)
         return {name: [value] for name, value in found.items()}
 
-    rows = getattr(ray.data, READERS[format_])(list(source), override_num_blocks=blocks)
+    rows = getattr(ray.data, READERS[format_])(list(source))
+    if blocks is not None:
+        rows = rows.repartition(blocks)  # Which keeps the order, as long as it does not shuffle.
     chunks = rows.map_batches(chunk_of, batch_size=None, batch_format="pyarrow")
     return number_chunks(output, chunks.take_all())
 
@@ -143,7 +145,7 @@ def main() -> None:
     parser.add_argument("--text", default="text", help="the column of texts")
     parser.add_argument("--tokenizer", default="bytes", help="module:function, or bytes")
     parser.add_argument("--dtype", default="uint16", help="of the tokens")
-    parser.add_argument("--blocks", type=int, help="how many, about; by default what Ray thinks")
+    parser.add_argument("--blocks", type=int, help="how many chunks; by default what Ray thinks")
     given = parser.parse_args()
     written = tokenize(
         given.source,

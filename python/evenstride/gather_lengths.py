@@ -22,7 +22,7 @@ Progress: TypeAlias = "Callable[[int, int], object]"
 """Called in the calling thread, with how many lengths have been read, and of how many."""
 
 _END = 2**63
-_COPY_BYTES = 1 << 23
+_COPY_BYTES = 1 << 23  # A multiple of the bytes of every type.
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -117,8 +117,7 @@ class FileLengths:
                 while cells := narrow.read(_COPY_BYTES):
                     if self.is_stopped:
                         raise _Stopped
-                    whole = len(cells) - len(cells) % self.dtype.itemsize
-                    array = np.frombuffer(cells[:whole], self.dtype.newbyteorder("<"))
+                    array = np.frombuffer(cells, self.dtype.newbyteorder("<"))
                     file.write(_raw(array, dtype))
             wider.replace(self._path)
         finally:

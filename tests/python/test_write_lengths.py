@@ -54,7 +54,7 @@ def small_pieces(monkeypatch):
     for name, rows in (("_PIECE_ROWS", 7), ("_ARROW_PIECE_ROWS", 5), ("_BATCH_ROWS", 3)):
         monkeypatch.setattr(length_sources, name, rows)
     monkeypatch.setattr(length_sources, "_BATCH_CELLS", 20)
-    monkeypatch.setattr(gather_lengths, "_COPY_BYTES", 6)
+    monkeypatch.setattr(gather_lengths, "_COPY_BYTES", 16)
 
 
 # ---- what is read ----
