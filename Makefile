@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 cpp_files := $(shell find csrc tests benchmarks/cpp -name '*.h' -o -name '*.cc' -o -name '*.cu')
 built_files := $(filter csrc/%,$(cpp_files)) csrc/CMakeLists.txt CMakeLists.txt $(wildcard cmake/*) \
                pyproject.toml
-python_dirs := python tests/python benchmarks/python docs tools
+python_dirs := python tests/python benchmarks/python docs examples tools
 
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -148,6 +148,14 @@ test-wheel: wheel ## Install that wheel where there are only numpy and torch, an
 .PHONY: soak
 soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, and watch memory
 	$(BIN)/python tests/python/loader_soak.py
+
+$(STAMPS)/ray: requirements/ray.txt $(STAMPS)/run
+	$(PIP) install --quiet --requirement $<
+	@touch $@
+
+.PHONY: ray
+ray: $(STAMPS)/evenstride $(STAMPS)/ray ## Run the example for Ray on a local one, and check its output
+	$(BIN)/python examples/check_ray_lengths.py
 
 # ---- Checks ----
 

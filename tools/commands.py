@@ -41,7 +41,7 @@ def page() -> str:
         parameter.name: parameter
         for command in commands.values()
         for parameter in command.params
-        if parameter.name in PLANNING
+        if parameter.name in PLANNING and plans(command)
     }
     lines = [START]
     for name, command in commands.items():
@@ -50,11 +50,18 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def plans(command: Any) -> bool:
+    """Return whether a command takes what a plan is made of."""
+    return any(parameter.name == "token_budget" for parameter in command.params)
+
+
 def section(name: str, command: Any, shared: dict[str, Any]) -> Iterator[str]:
     """Yield what there is to say of one command."""
     taken = {parameter.name for parameter in command.params}
     yield from (f"## evenstride {name}", "", command.help, "")
-    if taken & shared.keys():
+    if not plans(command):
+        shared = {}
+    if shared:
         left_out = [f"`{shared[name].opts[0]}`" for name in shared if name not in taken]
         but = f", but not {', '.join(left_out)}" if left_out else ""
         yield from (f"It takes [what a plan is made of](#what-a-plan-is-made-of){but}.", "")

@@ -66,12 +66,12 @@ class ChunkReader:
 
     """
 
-    def __init__(self, name: str, origin: str, kind: Kind) -> None:
+    def __init__(self, name: str, origin: str, kind: Kind, *, first_row: int = 0) -> None:
         self._name = name
         self._origin = origin
         self._described = f"`{name}` of `{origin}`" if origin else f"`{name}`"
         self._kind = kind
-        self._rows = 0  # Of all chunks so far.
+        self._rows = first_row  # And then those of all chunks so far.
 
     def arrays(self, chunks: list[Any]) -> ColumnArrays:
         """Return the next chunks of the column, all of its kind."""

@@ -15,6 +15,7 @@ _PARQUET = {".parquet", ".pq"}
 _IPC = {".arrow", ".feather", ".ipc"}
 _FILE_MAGIC = b"ARROW1"
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_READ_BYTES = 1 << 20  # Instead of all of a column of a row group at once.
 _INDICES_FILES = ("_indices_files", "_indices_data_files")  # Of newer and of older versions.
 
 
@@ -38,16 +39,25 @@ def arrow_schema(file: Path) -> Any:
     if is_parquet(file):
         with open_parquet(file) as opened:
             return opened.schema_arrow
+    if file.is_dir():
+        data_files, _ = _files_of(file)
+        if data_files:  # One of them suffices, of thousands.
+            return _ipc_schema(data_files[0])
+    elif file.suffix.lower() in _IPC:
+        return _ipc_schema(file)
     return read_arrow(file)[0].schema
 
 
-def open_parquet(file: Path) -> Any:
-    """Return a ParquetFile, to be closed, whose schema has been read."""
+def open_parquet(file: Path, metadata: Any = None) -> Any:
+    """Return a ParquetFile, to be closed, whose schema has been read.
+
+    `metadata` is that of the file, where it has been read before.
+    """
     import_pyarrow()
     from pyarrow import parquet  # noqa: PLC0415 - An extra.
 
     with _naming(file):
-        opened = parquet.ParquetFile(file)
+        opened = parquet.ParquetFile(file, metadata=metadata, buffer_size=_READ_BYTES)
         list(opened.schema_arrow.names)  # Which are decoded only now.
     return opened
 
@@ -60,10 +70,27 @@ def read_parquet(file: Path, opened: Any, columns: list[str], group: int | None 
         return _validated(opened.read_row_group(group, columns=columns))
 
 
-def read_arrow(file: Path) -> tuple[Any, Any]:
+def parquet_batches(
+    file: Path, opened: Any, column: str, group: int, num_rows: int
+) -> Iterator[Any]:
+    """Yield a column of a row group as arrays of at most so many rows, decoded one by one."""
+    options = {"row_groups": [group], "columns": [column], "use_threads": False}
+    with _naming(file):
+        batches = opened.iter_batches(num_rows, **options)
+    while True:
+        with _naming(file):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        batch.validate()
+        yield batch.column(batch.schema.get_field_index(column))
+
+
+def read_arrow(file: Path, column: str | None = None) -> tuple[Any, Any]:
     """Return the memory-mapped table of an Arrow file or of a folder that `save_to_disk` wrote.
 
-    The second one is the table of its indices mapping, or None.
+    The second one is the table of its indices mapping, or None. Where one `column` is asked for,
+    the table has no other; of a compressed file, that is what is decoded.
 
     Raises
     ------
@@ -72,15 +99,34 @@ def read_arrow(file: Path) -> tuple[Any, Any]:
 
     """
     if file.is_dir():
-        return _read_folder(file)
+        return _read_folder(file, column)
     if file.suffix.lower() in _IPC:
-        return _read_ipc(file), None
+        return _read_ipc(file, column), None
     wanted = ", ".join(sorted(_PARQUET | _IPC))
     msg = f"`{file}` must be a folder, or a file whose name ends in one of {wanted}."
     raise ValueError(msg)
 
 
-def _read_ipc(file: Path) -> Any:
+def _read_ipc(file: Path, column: str | None = None) -> Any:
+    with _opened_ipc(file) as (mapped, opener, options):
+        reader = opener(mapped)
+        if column is not None:
+            places = reader.schema.get_all_field_indices(column)
+            mapped.seek(0)
+            reader = opener(mapped, options=options(included_fields=places))
+        return _validated(reader.read_all())
+
+
+def _ipc_schema(file: Path) -> Any:
+    with _opened_ipc(file) as (mapped, opener, _):
+        schema = opener(mapped).schema
+        list(schema.names)  # Which are decoded only now.
+        return schema
+
+
+@contextmanager
+def _opened_ipc(file: Path) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield a mapped file, what reads its kind, and what makes options for that."""
     pyarrow = import_pyarrow()
     with _naming(file):
         with file.open("rb") as opened:
@@ -92,7 +138,7 @@ def _read_ipc(file: Path) -> Any:
             raise pyarrow.ArrowInvalid(msg)
         mapped = pyarrow.memory_map(os.fspath(file))
         opener = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
-        return _validated(opener(mapped).read_all())
+        yield mapped, opener, pyarrow.ipc.IpcReadOptions
 
 
 def _validated(table: Any) -> Any:
@@ -102,8 +148,19 @@ def _validated(table: Any) -> Any:
     return table
 
 
-def _read_folder(folder: Path) -> tuple[Any, Any]:
+def _read_folder(folder: Path, column: str | None) -> tuple[Any, Any]:
     pyarrow = import_pyarrow()
+    data_files, indices_files = _files_of(folder)
+    tables = [_read_ipc(file, column) for file in data_files]
+    with _naming(folder):
+        table = pyarrow.concat_tables(tables)
+    if not indices_files:
+        return table, None
+    return table, pyarrow.concat_tables(_read_ipc(file) for file in indices_files)
+
+
+def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files of the rows, and of the indices mapping, of a folder of `save_to_disk`."""
     if (folder / "dataset_dict.json").is_file():
         msg = f"`{folder}` must be one split, but is a DatasetDict; pass one of its folders."
         raise ValueError(msg)
@@ -112,15 +169,11 @@ def _read_folder(folder: Path) -> tuple[Any, Any]:
         raise ValueError(msg)
     with _naming(folder / "state.json"):
         state = json.loads((folder / "state.json").read_text("utf-8"))
-        files = [Path(entry["filename"]).name for entry in state["_data_files"]]
         entries: list[Any] = next((state[key] for key in _INDICES_FILES if state.get(key)), [])
-        mapping = [Path(entry["filename"]).name for entry in entries]
-    tables = [_read_ipc(folder / name) for name in files]
-    with _naming(folder):
-        table = pyarrow.concat_tables(tables)
-    if not mapping:
-        return table, None
-    return table, pyarrow.concat_tables(_read_ipc(folder / name) for name in mapping)
+        return (
+            [folder / Path(entry["filename"]).name for entry in state["_data_files"]],
+            [folder / Path(entry["filename"]).name for entry in entries],
+        )
 
 
 @contextmanager

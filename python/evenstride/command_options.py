@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INPUT_NAMES",
+    "Column",
+    "Counts",
+    "Json",
+    "Key",
     "as_flags",
     "chosen_options",
     "flag",
@@ -46,32 +50,31 @@ _PATH = Annotated[
         show_default=False,
     ),
 ]
+Key = Annotated[str | None, option("Which array of an .npz file.", "Input", "NAME")]
+Column = Annotated[
+    str | None,
+    option(
+        "Which column of a text file, by its name or its number from 0; which column of a "
+        "Parquet or Arrow file, of lists or of lengths; which field of a saved folder.",
+        "Input",
+        "NAME|N",
+    ),
+]
+Counts = Annotated[
+    bool,
+    flag(
+        "--counts",
+        "The text file is a histogram: its column count, or else the one after the "
+        "lengths, says how many samples have the length.",
+        "Input",
+    ),
+]
+Json = Annotated[bool, flag("--json", "Print JSON, and nothing else.", "Output")]
+
 _INPUT: dict[str, tuple[Any, Any]] = {
-    "key": (Annotated[str | None, option("Which array of an .npz file.", "Input", "NAME")], None),
-    "column": (
-        Annotated[
-            str | None,
-            option(
-                "Which column of a text file, by its name or its number from 0; which column of a "
-                "Parquet or Arrow file, of lists or of lengths; which field of a saved folder.",
-                "Input",
-                "NAME|N",
-            ),
-        ],
-        None,
-    ),
-    "counts": (
-        Annotated[
-            bool,
-            flag(
-                "--counts",
-                "The text file is a histogram: its column count, or else the one after the "
-                "lengths, says how many samples have the length.",
-                "Input",
-            ),
-        ],
-        False,
-    ),
+    "key": (Key, None),
+    "column": (Column, None),
+    "counts": (Counts, False),
 }
 INPUT_NAMES = ("path", *_INPUT)
 """What :func:`read_lengths` takes, as :func:`input_parameters` names it."""
@@ -216,7 +219,7 @@ def as_flags(sentence: str) -> str:
     '--token-budget must be at least 1; pass --too-long drop.'
 
     """
-    names = "|".join((*_OPTIONS, *_INPUT))
+    names = "|".join((*_OPTIONS, *_INPUT, "output"))
     sentence = re.sub(rf"\b({names})='(\w+)'", lambda m: f"{_flag(m[1])} {m[2]}", sentence)
     sentence = re.sub(rf"\b({names})=True\b", lambda m: _flag(m[1]), sentence)
     sentence = sentence.replace(", but is None.", ", but is not given.")

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenstride import __version__
+from evenstride import (
+    __version__,
+    commands_lengths,  # noqa: F401 - It registers its command.
+)
 from evenstride._tables import count
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
 from evenstride.command_base import BAD_INPUT, Failure, app, ask, planning, print_json, tracked
-from evenstride.command_options import as_flags, flag, option
+from evenstride.command_options import Json, as_flags, flag, option
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
 from evenstride.report_page import write_report
@@ -77,7 +80,6 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-Json = Annotated[bool, flag("--json", "Print JSON, and nothing else.", "Output")]
 Plot = Annotated[
     Path | None, option("Save a picture; its suffix says the format.", "Output", "FILE")
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from evenstride.columns import ColumnArrays
 
-__all__ = ["ArrowColumn", "Format", "chosen_column", "chosen_field", "format_of"]
+__all__ = [
+    "ArrowColumn",
+    "Format",
+    "chosen_column",
+    "chosen_field",
+    "column_in",
+    "format_of",
+    "is_known_folder",
+]
 
 Format: TypeAlias = Literal["npy", "npz", "arrow", "saved", "megatron", "text"]
 
@@ -32,6 +40,8 @@ _JSON = tuple(
     for kind in (".json", ".jsonl", ".ndjson")
     for packed in ("", ".gz", ".bz2", ".xz", ".zst")
 )
+_SAVED = "fields.json"
+_HUGGING_FACE = ("state.json", "dataset_dict.json")
 _NAMES = ("input_ids", "length", "lengths")
 
 
@@ -55,9 +65,9 @@ def format_of(file: Path) -> Format:
     if str(file) == "-":
         return "text"
     if file.is_dir():
-        if (file / "fields.json").is_file():
+        if (file / _SAVED).is_file():
             return "saved"
-        if (file / "state.json").is_file() or (file / "dataset_dict.json").is_file():
+        if any((file / name).is_file() for name in _HUGGING_FACE):
             return "arrow"
         msg = (
             f"`{file}` must be a folder that `RaggedDataset.save` or Hugging Face's `save_to_disk` "
@@ -69,6 +79,11 @@ def format_of(file: Path) -> Format:
     if file.name.lower().endswith(_JSON):
         raise json_error(str(file))
     return _BY_SUFFIX.get(file.suffix.lower(), "text")
+
+
+def is_known_folder(folder: Path) -> bool:
+    """Return whether a folder is a data set as a whole, and not just where files lie."""
+    return any((folder / name).is_file() for name in (_SAVED, *_HUGGING_FACE))
 
 
 def chosen_column(file: Path, column: str | None) -> ArrowColumn:
@@ -87,7 +102,18 @@ def chosen_column(file: Path, column: str | None) -> ArrowColumn:
 
     """
     file.stat()  # Arrow would not say as plainly that it is missing.
-    schema = arrow_schema(file)
+    return column_in(arrow_schema(file), str(file), column)
+
+
+def column_in(schema: Any, origin: str, column: str | None) -> ArrowColumn:
+    """Return which column of a schema is meant, as :func:`chosen_column`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it is not clear which one is meant.
+
+    """
     columns = {}
     for field in schema:
         kind = kind_of(field.type)
@@ -97,7 +123,7 @@ def chosen_column(file: Path, column: str | None) -> ArrowColumn:
                 columns[field.name] = ArrowColumn(field.name, is_list)
     if not columns:
         msg = (
-            f"`{file}` must have a column of integers or of lists of numbers, but has "
+            f"`{origin}` must have a column of integers or of lists of numbers, but has "
             f"{listed(schema.names)}."
         )
         raise ValueError(msg)
@@ -106,7 +132,7 @@ def chosen_column(file: Path, column: str | None) -> ArrowColumn:
         named = [name for name in _NAMES if name in columns]
         column = lists[0] if len(lists) == 1 else next(iter(named), None)
     if column not in columns:
-        msg = f"`column` must be one of {listed([*columns])} for `{file}`, but is {column!r}."
+        msg = f"`column` must be one of {listed([*columns])} for `{origin}`, but is {column!r}."
         raise ValueError(msg)
     return columns[column]
 

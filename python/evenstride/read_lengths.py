@@ -2,57 +2,67 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-import numpy as np
-
-from evenstride.read_columns import chosen_column, chosen_field, format_of
-from evenstride.read_text import listed, read_text
-from evenstride.sources_arrow import arrow_lengths
-from evenstride.sources_megatron import megatron_lengths
+from evenstride.gather_lengths import MemoryLengths, gather_lengths
+from evenstride.length_files import are_paths
+from evenstride.open_lengths import check_unchanged, open_lengths, stamps_of
+from evenstride.options import as_num_threads
+from evenstride.read_columns import column_in
+from evenstride.sources_arrow import column_lengths, schema_of
 
 if TYPE_CHECKING:
-    import os
-
     from evenstride.lengths import LengthArray
 
 __all__ = ["read_lengths"]
 
 
 def read_lengths(
-    path: str | os.PathLike[str],
+    source: Any,
     *,
     key: str | None = None,
     column: str | None = None,
     counts: bool = False,
+    num_threads: SupportsIndex | None = None,
 ) -> LengthArray:
     r"""Return the lengths that a file or folder holds, or those of the rows in it. Needs no torch.
 
     Parameters
     ----------
-    path : path-like
+    source : path-like, list of path-like, or what holds Arrow columns
         A ``.npy`` file, which is memory-mapped, or an ``.npz`` file; a Parquet or Arrow file
         (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``), or a folder that Hugging Face's
         ``save_to_disk`` wrote; a folder that ``RaggedDataset.save`` wrote; an ``.idx`` file of
         Megatron, or the prefix of one; or, whatever else its suffix, text: one integer a line, or
         columns with or without a header. ``"-"`` is text from the standard input. Empty lines and
         lines that begin with ``#`` are skipped. JSON is not read; convert it to Parquet.
+
+        Of several, the lengths come one after the other, in this order. Any other folder stands
+        for the Parquet, Arrow or .idx files at any depth in it, or else .npy, .npz or text files,
+        sorted by their paths as text ("part-10" comes before "part-2"), without those whose names
+        begin with "." or "_". A pattern such as ``"corpus/*.parquet"`` stands for what it
+        matches, sorted alike.
+
+        A pyarrow Table, RecordBatch or array, or a Hugging Face Dataset, is read in memory.
     key : str, optional
         Which array of an ``.npz`` file. Needed if it has several.
     column : str, optional
         Which column of a text file: its name in the header, or its number from 0. By default the
         only one, or the one named "length" or "lengths". Which column of a Parquet or Arrow file:
         one of lists, whose lengths are meant, or one of integers, which are lengths. By default the
-        only one of lists, else the one named "input_ids", "length" or "lengths". Which field of a
-        saved folder: by default the first that is ragged.
+        only one of lists, else the one named "input_ids", "length" or "lengths"; of several files,
+        the same. Which field of a saved folder: by default the first that is ragged.
     counts : bool, default False
         A text file is a histogram: the column "count" or "counts", else the one after the lengths,
         says how many samples have the length. The lengths come in the order of the lines.
+    num_threads : int, optional
+        Threads to read with. By default as many as there are processors, up to 4.
 
     Returns
     -------
     ndarray of int, shape (n_samples,)
+        What is not an array already is in the narrowest of uint16, uint32 and uint64.
+        :func:`evenstride.write_lengths.write_lengths` writes more than memory holds to a file.
 
     Raises
     ------
@@ -60,7 +70,7 @@ def read_lengths(
         If pyarrow is missing for a Parquet or Arrow file.
     OSError
         If the file cannot be read.
-    ValueError
+    TypeError, ValueError
         If it does not hold what it should; the message names the line or row.
 
     Warns
@@ -77,58 +87,19 @@ def read_lengths(
     [40, 40, 41, 41, 41]
 
     """
-    file = Path(path)
-    kind = format_of(file)
-    if key is not None and kind != "npz":
-        msg = f"`key` must be left out for `{file}`, which is no .npz file."
-        raise ValueError(msg)
-    if column is not None and kind not in {"text", "arrow", "saved"}:
-        msg = f"`column` must be left out for `{file}`, which has no columns."
-        raise ValueError(msg)
-    if counts and kind != "text":
-        msg = f"`counts` must be left out for `{file}`, which is no text file."
-        raise ValueError(msg)
-    match kind:
-        case "npy":
-            return _from_npy(file)
-        case "npz":
-            return _from_npz(file, key)
-        case "arrow":
-            return arrow_lengths(file, chosen_column(file, column).name)
-        case "saved":
-            return chosen_field(file, column).column().lengths()
-        case "megatron":
-            return megatron_lengths(file)
-    return read_text(file, column, counts=counts)
-
-
-def _from_npy(file: Path) -> LengthArray:
-    try:
-        array: LengthArray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # What numpy raises depends on the damage.
-        raise _unreadable(file) from error
-    return array
-
-
-def _from_npz(file: Path, key: str | None) -> LengthArray:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            keys = list(arrays)
-            if key is None and len(keys) == 1:
-                key = keys[0]
-            if key in keys:
-                array: LengthArray = arrays[key]
-                return array
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # As above.
-        raise _unreadable(file) from error
-    msg = f"`key` must be one of {listed(keys)} for `{file}`, but is {key!r}."
-    raise ValueError(msg)
-
-
-def _unreadable(file: Path) -> ValueError:
-    kind = file.suffix.lower()
-    return ValueError(f"`{file}` must be an {kind} file of numbers, but numpy cannot read it so.")
+    if not are_paths(source):
+        for name, given in (("key", key), ("counts", counts)):
+            if given:
+                msg = f"`{name}` must be left out for a {type(source).__name__}."
+                raise ValueError(msg)
+        chosen = column_in(schema_of(source), "source", column)
+        return column_lengths(source, chosen.name)
+    threads = as_num_threads(num_threads)
+    sources = open_lengths(source, key=key, column=column, counts=counts, num_threads=threads)
+    if len(sources) == 1 and sources[0].array is not None:
+        return sources[0].array
+    stamps = stamps_of(sources)
+    lengths = MemoryLengths(sum(found.num_rows for found in sources))
+    gather_lengths(sources, lengths, num_threads=threads)
+    check_unchanged(stamps)
+    return lengths.array

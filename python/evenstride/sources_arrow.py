@@ -48,11 +48,28 @@ def open_arrow(source: Any, columns: Any = None) -> Opened:
         return _fields(source, columns, ""), None
     if is_hugging_face(source):
         return open_hugging_face(source.data, columns)[0], _mapping(source)
-    msg = (
-        "`source` must be a pyarrow Table, RecordBatch, array, a path, or a Hugging Face Dataset, "
-        f"but is of type {type(source).__name__}."
-    )
-    raise TypeError(msg)
+    raise _no_arrow(source)
+
+
+def schema_of(source: Any) -> Any:
+    """Return the schema of what :func:`open_arrow` takes and is no path.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing.
+    TypeError
+        If it holds no Arrow columns.
+
+    """
+    pyarrow = import_pyarrow()
+    if is_arrow_array(source):
+        return pyarrow.schema([(_DEFAULT_FIELD, source.type)])
+    if isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
+        return source.schema
+    if is_hugging_face(source):
+        return source.data.table.schema
+    raise _no_arrow(source)
 
 
 def open_arrow_path(path: str, columns: Any = None) -> Opened:
@@ -67,7 +84,7 @@ def open_arrow_path(path: str, columns: Any = None) -> Opened:
             table = read_parquet(file, opened, sorted(wanted, key=names.index))
         return _fields(table, columns, path), None
     table, indices = read_arrow(file)
-    rows = None if indices is None else _rows(indices, table.num_rows)
+    rows = None if indices is None else index_rows(indices, table.num_rows)
     return _fields(table, columns, path), rows
 
 
@@ -111,61 +128,36 @@ def is_mapped(table: Any) -> bool:
     return all(type(block).__name__ == "MemoryMappedTable" for row in blocks for block in row)
 
 
-def arrow_lengths(path: str | os.PathLike[str], column: str) -> LengthArray:
-    """Return the lengths in a Parquet or Arrow file, or in a folder that `save_to_disk` wrote.
-
-    Of a Parquet file, a row group is decoded at a time.
-
-    Parameters
-    ----------
-    path : path-like
-        The file or folder.
-    column : str
-        A column of lists, whose lengths are meant, or of integers, which are lengths.
-
-    Returns
-    -------
-    ndarray of int, shape (n_samples,)
+def column_lengths(source: Any, column: str) -> LengthArray:
+    """Return the lengths in a column of anything that holds Arrow columns.
 
     Raises
     ------
     ImportError
         If pyarrow is missing.
     TypeError
-        If the column holds something else.
+        If the column holds neither lists nor integers.
     ValueError
-        If there is no such column, or the file is not whole.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, pyarrow.parquet, tempfile
-    >>> path = tempfile.mkdtemp() + "/corpus.parquet"
-    >>> pa.parquet.write_table(pa.table({"input_ids": [[7, 8], [9]]}), path)
-    >>> arrow_lengths(path, "input_ids").tolist()
-    [2, 1]
+        If there is no such column, a null in it, or a row outside its values; or the file is not
+        whole.
 
     """
-    file = Path(path)
-    if not is_parquet(file):
-        return column_lengths(os.fspath(file), column)
-    with open_parquet(file) as opened:
-        (place,) = _chosen(opened.schema_arrow, column, os.fspath(file)).values()
-        reader = ChunkReader(column, os.fspath(file), _kind(opened.schema_arrow, place))
-        parts: list[NDArray[Any]] = [np.empty(0, np.int32)]
-        for group in range(opened.num_row_groups):
-            table = read_parquet(file, opened, [column], group)
-            parts.append(_lengths_in(reader.arrays(table.column(0).chunks)))
-    return np.concatenate(parts)
-
-
-def column_lengths(source: Any, column: str) -> LengthArray:
-    """Return the lengths in a column of anything that holds Arrow columns, as `arrow_lengths`."""
     found, rows = open_arrow(source, column)
-    lengths = _lengths_in(found[column])
+    lengths = lengths_in(found[column])
     return lengths if rows is None else lengths[rows]
 
 
-def _lengths_in(arrays: ColumnArrays) -> NDArray[Any]:
+def lengths_in(arrays: ColumnArrays) -> NDArray[Any]:
+    """Return the lengths of lists, or the integers that are lengths.
+
+    Raises
+    ------
+    TypeError
+        If these are neither.
+    ValueError
+        If a row is not inside the values.
+
+    """
     if arrays.is_ragged:
         lengths: NDArray[Any] = arrays.column().lengths()
         return lengths
@@ -189,6 +181,43 @@ def _fields(table: Any, columns: Any, origin: str) -> dict[str, ColumnArrays]:
 def _kind(schema: Any, place: int) -> Kind:
     field = schema.field(place)
     return _readable(field.name, field.type)
+
+
+def column_kind(schema: Any, column: str, origin: str) -> Kind:
+    """Return how the rows of one column lie in memory.
+
+    Raises
+    ------
+    TypeError
+        If it is no field of a data set.
+    ValueError
+        If there is not just one of that name.
+
+    """
+    (place,) = _chosen(schema, column, origin).values()
+    return _kind(schema, place)
+
+
+def index_rows(table: Any, num_rows: int) -> NDArray[np.int64]:
+    """Return the rows that an indices mapping of Hugging Face lists, all in [0, num_rows).
+
+    Raises
+    ------
+    TypeError
+        If these are no integers.
+    ValueError
+        If one is outside.
+
+    """
+    arrays = _fields(table, "indices", "")["indices"]
+    values = [_as_int64(chunk.values) for chunk in arrays.chunks]
+    rows = values[0] if len(values) == 1 else np.concatenate([np.empty(0, np.int64), *values])
+    outside = (rows < 0) | (rows >= num_rows)
+    if outside.any():
+        place = int(outside.argmax())
+        msg = f"`indices[{place}]` must be in [0, {num_rows}), but is {rows[place]}."
+        raise ValueError(msg)
+    return rows
 
 
 def _chosen(schema: Any, columns: Any, origin: str) -> dict[str, int]:
@@ -225,7 +254,14 @@ def _chosen(schema: Any, columns: Any, origin: str) -> dict[str, int]:
 def _mapping(dataset: Any) -> NDArray[np.int64] | None:
     if dataset._indices is None:  # noqa: SLF001 - There is no public name for it.
         return None
-    return _rows(dataset._indices.table, dataset.data.num_rows)  # noqa: SLF001
+    return index_rows(dataset._indices.table, dataset.data.num_rows)  # noqa: SLF001
+
+
+def _no_arrow(source: Any) -> TypeError:
+    return TypeError(
+        "`source` must be a pyarrow Table, RecordBatch, array, a path, or a Hugging Face Dataset, "
+        f"but is of type {type(source).__name__}."
+    )
 
 
 def _as_int64(values: NDArray[Any]) -> NDArray[np.int64]:
@@ -235,18 +271,6 @@ def _as_int64(values: NDArray[Any]) -> NDArray[np.int64]:
     # What does not fit is negative in the view, and so outside the rows.
     is_alike = values.dtype.itemsize == np.dtype(np.int64).itemsize and values.flags.aligned
     return values.view(np.int64) if is_alike else np.require(values, np.int64, ["C", "A"])
-
-
-def _rows(table: Any, num_rows: int) -> NDArray[np.int64]:
-    arrays = _fields(table, "indices", "")["indices"]
-    values = [_as_int64(chunk.values) for chunk in arrays.chunks]
-    rows = values[0] if len(values) == 1 else np.concatenate([np.empty(0, np.int64), *values])
-    outside = (rows < 0) | (rows >= num_rows)
-    if outside.any():
-        place = int(outside.argmax())
-        msg = f"`indices[{place}]` must be in [0, {num_rows}), but is {rows[place]}."
-        raise ValueError(msg)
-    return rows
 
 
 def _readable(name: str, type_: Any) -> Kind:

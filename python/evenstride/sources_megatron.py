@@ -45,7 +45,7 @@ class _Index:
 def open_megatron(prefix: str | os.PathLike[str]) -> Opened:
     """Return the field of a pair of files: see `RaggedDataset.from_megatron`."""
     path = _without_suffix(prefix)
-    index = _read_index(path + ".idx")
+    index = _read_index(index_path(path))
     size = RAW_TYPES[index.dtype].itemsize
     values = _mapped(path + ".bin")
     values = values[: len(values) // size * size].view(RAW_TYPES[index.dtype])
@@ -54,7 +54,9 @@ def open_megatron(prefix: str | os.PathLike[str]) -> Opened:
 
 
 def megatron_lengths(path: str | os.PathLike[str]) -> NDArray[np.int32]:
-    r"""Return the lengths of the sequences that an .idx file lists. Reads no .bin file.
+    r"""Return the lengths that an .idx file lists, memory-mapped, unaligned and unchecked.
+
+    Reads no .bin file.
 
     Parameters
     ----------
@@ -83,15 +85,12 @@ def megatron_lengths(path: str | os.PathLike[str]) -> NDArray[np.int32]:
     [3, 5]
 
     """
-    index = _read_index(_without_suffix(path) + ".idx")
-    lengths: NDArray[np.int32] = np.require(index.lengths, np.int32, ["A"])
-    if lengths.size and lengths.min() < 0:
-        row = int(lengths.argmin())
-        msg = (
-            f"The length of row {row} in `{index.path}` must be at least 0, but is {lengths[row]}."
-        )
-        raise ValueError(msg)
-    return lengths
+    return _read_index(index_path(path)).lengths
+
+
+def index_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of the .idx file of a path with or without its suffix."""
+    return _without_suffix(path) + ".idx"
 
 
 def _without_suffix(path: str | os.PathLike[str]) -> str:

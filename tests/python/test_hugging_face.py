@@ -14,7 +14,7 @@ import pytest
 from arrow_support import ROWS, is_in_a_buffer, pa, write_stream
 from data_support import address, rows_of, some_rows
 from evenstride.dataset import RaggedDataset
-from evenstride.sources_arrow import arrow_lengths
+from evenstride.read_lengths import read_lengths
 
 datasets = pytest.importorskip("datasets")
 
@@ -118,7 +118,7 @@ def test_a_mapping_that_older_versions_saved_is_read(tmp_path, hugging_face, key
         write_stream(table, tmp_path / "saved" / f"indices-{number}.arrow")
     ds = RaggedDataset.from_arrow(tmp_path / "saved")
     assert rows_of(ds, "label") == [5, 0, 3]
-    assert arrow_lengths(tmp_path / "saved", "input_ids").tolist() == [
+    assert read_lengths(tmp_path / "saved", column="input_ids").tolist() == [
         len(ROWS[i]) for i in (5, 0, 3)
     ]
     write_stream(

@@ -145,7 +145,7 @@ def test_the_only_column_of_lists_is_meant_or_else_one_with_a_known_name(
             [],
             "`length` of `{}` must have no nulls, but row 1 is null.",
         ),
-        ({"length": [5, -1]}, [], "`lengths[1]` must be in [0, 2**63), but is -1."),
+        ({"length": [5, -1]}, [], "The length of row 1 in `{}` must be at least 0, but is -1."),
         (
             {"length": pa.array([], pa.int64())},
             [],
@@ -213,7 +213,8 @@ def test_what_is_wrong_with_a_folder_is_one_sentence(capsys, saved, tmp_path):
     (tmp_path / "other").mkdir()
     assert fails(capsys, "plan", str(tmp_path / "other"), *BUDGET) == (
         f"`{tmp_path / 'other'}` must be a folder that `RaggedDataset.save` or Hugging Face's "
-        "`save_to_disk` wrote, but has neither `fields.json` nor `state.json`."
+        "`save_to_disk` wrote, or have Parquet, Arrow, .idx, .npy or text files in it, but has "
+        "neither."
     )
     (tmp_path / "other" / "dataset_dict.json").write_text('{"splits": ["train"]}')
     assert fails(capsys, "plan", str(tmp_path / "other"), *BUDGET) == (

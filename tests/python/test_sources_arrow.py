@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from arrow_support import NO_COLUMN, ROWS, WRITERS, array_of, pa, pq, table_of, write_stream
-from data_support import rows_of, some_rows
-from evenstride import sources_arrow
+from data_support import rows_of
 from evenstride.dataset import RaggedDataset
-from evenstride.sources_arrow import arrow_lengths
+from evenstride.read_lengths import read_lengths
+from evenstride.sources_arrow import column_lengths, index_rows
 
 
 def test_arrow_arrays_are_fields_too():
@@ -128,8 +128,8 @@ def test_a_table_without_a_column_of_numbers_is_one_sentence():
 def test_lengths_come_from_lists_or_are_the_integers(tmp_path, name):
     WRITERS[name](table_of(), tmp_path / name)
     lengths = [len(row) for row in ROWS]
-    assert arrow_lengths(tmp_path / name, "input_ids").tolist() == lengths
-    assert arrow_lengths(str(tmp_path / name), "label").tolist() == [0, 1, 2, 3, 4, 5]
+    assert read_lengths(tmp_path / name, column="input_ids").tolist() == lengths
+    assert read_lengths(str(tmp_path / name), column="label").tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.parquet"])
@@ -148,29 +148,19 @@ def test_lengths_come_from_lists_or_are_the_integers(tmp_path, name):
 def test_lengths_of_every_kind_of_column_are_read(tmp_path, name, column, expected):
     writer = write_stream if name == "a.arrow" else pq.write_table
     writer(pa.table({"x": column, "text": ["a"] * len(column)}), tmp_path / name)
-    lengths = arrow_lengths(tmp_path / name, "x")
+    lengths = read_lengths(tmp_path / name, column="x")
     assert lengths.tolist() == expected
     assert lengths.dtype.kind in "iu"
 
 
-def test_lengths_of_parquet_are_read_a_row_group_at_a_time(tmp_path, monkeypatch):
-    rows = some_rows(100)
+def test_a_null_of_parquet_is_named_by_its_row_in_the_file(tmp_path):
     path = tmp_path / "a.parquet"
-    table = pa.table({"input_ids": array_of(rows), "nulls": [[1]] * 57 + [[None]] + [[2]] * 42})
+    table = pa.table({"nulls": [[1]] * 57 + [[None]] + [[2]] * 42})
     pq.write_table(table, path, row_group_size=10)
-    read = []
-    reader = sources_arrow.read_parquet
-    monkeypatch.setattr(
-        sources_arrow,
-        "read_parquet",
-        lambda *arguments: read.append(reader(*arguments)) or read[-1],
-    )
-    assert arrow_lengths(path, "input_ids").tolist() == [len(row) for row in rows]
-    assert [(table.num_rows, table.column_names) for table in read] == [(10, ["input_ids"])] * 10
     message = f"`nulls` of `{path}` must have no nulls, but row 57 has a null."
-    for function in (arrow_lengths, RaggedDataset.from_arrow):
+    for function in (read_lengths, RaggedDataset.from_arrow):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            function(path, "nulls")
+            function(path)
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.parquet"])
@@ -179,12 +169,13 @@ def test_lengths_of_another_kind_are_one_sentence(tmp_path, name):
     writer = write_stream if name == "a.arrow" else pq.write_table
     writer(pa.table({"a": [[1]], "b": ["b"], "c": [0.5]}), path)
     with pytest.raises(TypeError, match=r"^`c` must hold lists or integers, but holds float64\.$"):
-        arrow_lengths(path, "c")
+        column_lengths(path, "c")
     with pytest.raises(TypeError, match=re.escape(f"`b` {NO_COLUMN} string.")):
-        arrow_lengths(path, "b")
-    message = "`columns` must be among 'a', 'b', 'c', but there is no column named 'd'."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        arrow_lengths(path, "d")
+        column_lengths(path, "b")
+    for column in ("b", "c", "d"):
+        message = f"`column` must be one of 'a' for `{path}`, but is '{column}'."
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            read_lengths(path, column=column)
 
 
 def test_lengths_need_no_torch(tmp_path):
@@ -192,9 +183,9 @@ def test_lengths_need_no_torch(tmp_path):
     code = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from evenstride.sources_arrow import arrow_lengths\n"
+        "from evenstride.read_lengths import read_lengths\n"
         "assert 'pyarrow' not in sys.modules\n"
-        "print(arrow_lengths(sys.argv[1], 'input_ids').tolist())\n"
+        "print(read_lengths(sys.argv[1], column='input_ids').tolist())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.arrow")],
@@ -207,22 +198,23 @@ def test_lengths_need_no_torch(tmp_path):
 
 def test_a_missing_library_is_one_sentence(tmp_path, monkeypatch):
     write_stream(table_of(), tmp_path / "a.arrow")
+    (tmp_path / "a.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = "Arrow data needs pyarrow: install it with `pip install 'evenstride[arrow]'`."
-    for function in (RaggedDataset.from_arrow, arrow_lengths):
+    for function in (RaggedDataset.from_arrow, read_lengths):
         for name in ("a.arrow", "a.parquet"):
             with pytest.raises(ImportError, match=f"^{re.escape(message)}$"):
-                function(tmp_path / name, "input_ids")
+                function(tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int32", "uint32", "int64", "uint64"])
 def test_a_mapping_may_hold_any_integers(kind):
     table = pa.table({"indices": pa.array([2, 0, 1], kind)})
-    assert sources_arrow._rows(table, 3).tolist() == [2, 0, 1]
+    assert index_rows(table, 3).tolist() == [2, 0, 1]
 
 
 def test_a_mapping_must_hold_integers():
     table = pa.table({"indices": pa.array([0.5, 1.0])})
     message = "`indices` must hold integers, but have dtype float64."
     with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-        sources_arrow._rows(table, 3)
+        index_rows(table, 3)

@@ -21,7 +21,7 @@ from data_support import (
     write_megatron,
 )
 from evenstride.dataset import RaggedDataset
-from evenstride.sources_megatron import megatron_lengths
+from evenstride.read_lengths import read_lengths
 
 ROWS = [[7, 8, 9], [], [4], [5, 6]]
 HEADER = 34
@@ -54,7 +54,7 @@ def test_the_path_may_have_a_suffix(tmp_path, suffix, kind):
     path = tmp_path / f"corpus{suffix}"
     path = path if kind is None else kind(path)
     assert rows_of(RaggedDataset.from_megatron(path)) == ROWS
-    assert megatron_lengths(path).tolist() == [3, 0, 1, 2]
+    assert read_lengths(path).tolist() == [3, 0, 1, 2]
 
 
 def test_a_prefix_may_have_dots(tmp_path):
@@ -86,7 +86,7 @@ def test_a_corpus_without_rows_or_values_is_one(tmp_path):
     for rows in ([], [[], []]):
         ds = RaggedDataset.from_megatron(write_megatron(tmp_path / "corpus", rows, "uint16"))
         assert rows_of(ds) == rows
-        assert megatron_lengths(tmp_path / "corpus").tolist() == [0] * len(rows)
+        assert read_lengths(tmp_path / "corpus").tolist() == [0] * len(rows)
 
 
 def test_a_corpus_is_pickled_as_its_path(tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_an_index_that_is_not_whole_is_one_sentence(prefix, index, reason):
     path = prefix.with_suffix(".idx")
     path.write_bytes(index)
     message = f"`{path}` must be an index of Megatron that is whole, but {reason}."
-    for function in (RaggedDataset.from_megatron, megatron_lengths):
+    for function in (RaggedDataset.from_megatron, read_lengths):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             function(prefix)
 
@@ -189,15 +189,15 @@ def test_a_negative_length_is_one_sentence(tmp_path):
     prefix = write_megatron(tmp_path / "corpus", ROWS, "uint16", lengths=[3, -1, 1, 2])
     message = f"The length of row 1 in `{prefix}.idx` must be at least 0, but is -1."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        megatron_lengths(prefix)
+        read_lengths(prefix)
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path, prefix):
-    for function in (RaggedDataset.from_megatron, megatron_lengths):
+    for function in (RaggedDataset.from_megatron, read_lengths):
         with pytest.raises(FileNotFoundError, match=r"none\.idx"):
-            function(tmp_path / "none")
+            function(tmp_path / "none.idx")
     prefix.with_suffix(".bin").unlink()
-    assert megatron_lengths(prefix).tolist() == [3, 0, 1, 2]
+    assert read_lengths(prefix).tolist() == [3, 0, 1, 2]
     with pytest.raises(FileNotFoundError, match=r"corpus\.bin"):
         RaggedDataset.from_megatron(prefix)
 
@@ -222,14 +222,13 @@ def test_a_damaged_index_is_refused_or_has_rows_inside_the_values(tmp_path):
     assert refused > 1000
 
 
-def test_lengths_are_aligned_and_need_no_torch(prefix):
-    assert megatron_lengths(prefix).flags.aligned
-    assert megatron_lengths(prefix).dtype == np.int32
+def test_lengths_are_narrow_and_need_no_torch(prefix):
+    assert read_lengths(prefix).dtype == np.uint16
     code = (
         "import sys\n"
         "sys.modules['torch'] = sys.modules['pyarrow'] = None\n"
-        "from evenstride.sources_megatron import megatron_lengths\n"
-        "print(megatron_lengths(sys.argv[1]).tolist())\n"
+        "from evenstride.read_lengths import read_lengths\n"
+        "print(read_lengths(sys.argv[1]).tolist())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(prefix)], capture_output=True, text=True, check=True
