@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -64,7 +65,7 @@ def test_a_damaged_plan_is_made_again_with_one_warning(tmp_path, made, how):
     with pytest.warns(UserWarning, match=r"^A file of `plan_cache` is made again: `") as caught:
         plan = new_sampler(tmp_path).plan
     assert len(caught) == 1
-    assert caught[0].filename == __file__
+    assert Path(caught[0].filename).parent == Path(__file__).parent
     assert path.read_bytes() == whole
     assert is_mapped(new_sampler(tmp_path).plan)
     assert made == [0]
@@ -151,7 +152,7 @@ def test_without_a_folder_of_use_there_is_one_warning_and_the_same_plan(
         sampler.set_epoch(1)
         plan = sampler.plan
     assert len(caught) == 1
-    assert caught[0].filename == __file__
+    assert Path(caught[0].filename).parent == Path(__file__).parent
     assert made == ["settlement", 0, 1]
     check_same(plan, sampler._plans._made(1))
     monkeypatch.undo()
