@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from framework_support import run_ranks
+from framework_job import new_lengths
+from framework_support import documented, run_ranks
 from plan_cache_support import check_same, files_in, new_sampler
 from support import digest
 
@@ -234,16 +235,17 @@ def test_workers_find_the_plan_too(tmp_path, method):
 
 
 RANK = """
-import json, sys
+import json
 from torch import distributed
-import evenstride as es
 from evenstride.epoch_plans import EpochPlans
-from plan_cache_support import LENGTHS
+from framework_job import new_dataset
+from framework_support import documented
 
 made, make = [], EpochPlans._made
 EpochPlans._made = lambda self, epoch: made.append(epoch) or make(self, epoch)
 distributed.init_process_group("gloo")
-sampler = es.BucketBatchSampler(LENGTHS, token_budget=8192, plan_cache="plans")
+dataset = new_dataset()
+exec(documented("frameworks/torch.md", "plan-cache"))
 es.distributed.check_same_plan(sampler)
 epochs = []
 for epoch in range(3):
@@ -256,11 +258,12 @@ distributed.destroy_process_group()
 
 
 def test_the_ranks_of_a_job_share_the_plans_of_three_epochs(tmp_path):
+    assert documented("frameworks/torch.md", "plan-cache")
     printed = run_ranks(RANK, tmp_path)
     results = [json.loads(text.splitlines()[-1]) for text in printed]
     assert sorted(epoch for made, _ in results for epoch in made) == [0, 1, 2]
     for rank, (_, epochs) in enumerate(results):
-        sampler = new_sampler(rank=rank)
+        sampler = new_sampler(None, new_lengths(), token_budget=96, rank=rank)
         for batches in epochs:
             assert batches == list(sampler)
     assert len(files_in(tmp_path / "plans", ".plan")) == 2
