@@ -13,6 +13,7 @@ from hypothesis import given
 
 import evenstride as es
 from evenstride import _core
+from evenstride.options import check_names_for_trainer
 from evenstride.plan_cache import PlanCache
 from plan_cache_support import (
     LENGTHS,
@@ -97,6 +98,7 @@ def test_a_settlement_can_be_made_of_its_numbers():
     "change",
     [
         {"lengths": LENGTHS[:-1]},
+        {"lengths": LENGTHS[::-1]},
         {"lengths": np.append(LENGTHS[:-1], LENGTHS[-1] + 1)},
         {"seed": 1},
         {"token_budget": 8193},
@@ -190,3 +192,9 @@ def test_a_relative_folder_stays_where_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "other")
     sampler.plan  # noqa: B018 - Made.
     assert len(files_in(tmp_path / "plans")) == 2
+
+
+def test_samplers_that_are_made_for_a_trainer_may_have_one():
+    check_names_for_trainer(["plan_cache", "num_threads"])
+    with pytest.raises(TypeError, match=r"^`plan_caches` must be an option of"):
+        check_names_for_trainer(["plan_caches"])
