@@ -339,7 +339,7 @@ class EpochPlan:
             yield f"its buckets are not in [0, {num_buckets})"
         if self.widths.min() < 1:
             yield "its widths are not all at least 1"
-        rises = self.offsets[0] == 0 and bool((np.diff(self.offsets) > 0).all())
+        rises = self.offsets[0] == 0 and bool((self.offsets[1:] > self.offsets[:-1]).all())
         if not rises or self.offsets[-1] != len(self.indices):
             yield f"its offsets do not rise from 0 to {len(self.indices)}"
 
