@@ -69,7 +69,14 @@ std::unique_ptr<Planner> make_planner(
 
 void def_plan(py::module_& m) {
   py::class_<Settlement>(m, "Settlement", "How many batches each bucket makes in every epoch.")
-      .def_readonly("steps", &Settlement::steps);
+      .def(py::init([](std::vector<std::uint64_t> batches, std::uint64_t steps,
+                       std::uint64_t repeats) {
+             return Settlement{.batches = std::move(batches), .steps = steps, .repeats = repeats};
+           }),
+           py::kw_only(), py::arg("batches"), py::arg("steps"), py::arg("repeats"))
+      .def_readonly("batches", &Settlement::batches)
+      .def_readonly("steps", &Settlement::steps)
+      .def_readonly("repeats", &Settlement::repeats);
 
   py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")
       .def(py::init(&make_planner), py::keep_alive<1, 2>(), py::arg("lengths").noconvert(),
@@ -122,7 +129,9 @@ void def_plan(py::module_& m) {
           },
           py::arg("epoch"), py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"),
           py::arg("steps_per_epoch") = py::none(), py::arg("settlement") = py::none(),
-          "Return the arrays of the plan of one epoch.");
+          "Return the arrays of the plan of one epoch.")
+      .def("release_memory", &Planner::release_memory, py::call_guard<Unlocked>(),
+           "Give back the memory that is kept from plan to plan.");
 }
 
 }  // namespace evenstride

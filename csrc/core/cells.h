@@ -26,6 +26,12 @@ class Workspace {
   // what it returned before.
   std::byte* reserve(std::size_t bytes);
 
+  // Gives the memory back, and invalidates what `reserve` returned.
+  void release() noexcept {
+    memory_.reset();
+    capacity_ = 0;
+  }
+
  private:
   struct Delete {
     void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }

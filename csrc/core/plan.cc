@@ -272,6 +272,13 @@ EpochPlan Planner::plan(std::uint64_t epoch, const StepOptions& steps,
                      : plan_as<WideEntry>(epoch, steps, settlement, lease.workspace(), team);
 }
 
+void Planner::release_memory() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) {
+    workspace_.release();
+  }
+}
+
 template <class Entry>
 Settlement Planner::settlement_of(std::span<const FilledBucket<Entry>> buckets,
                                   const StepOptions& steps, Team& team) const {

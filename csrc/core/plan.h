@@ -110,6 +110,10 @@ class Planner {
   [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
                                const std::optional<Settlement>& settlement = std::nullopt);
 
+  // Gives back the memory that is kept from plan to plan; the next plan makes it anew. Does nothing
+  // while another thread plans.
+  void release_memory();
+
  private:
   class WorkspaceLease;
 

@@ -38,7 +38,15 @@ _LAZY = {
     "RaggedDataset": "evenstride.dataset",
 }
 
-_SUBMODULES = ("accelerate", "cuda", "distributed", "lightning", "metrics", "transformers")
+_SUBMODULES = (
+    "accelerate",
+    "cuda",
+    "distributed",
+    "lightning",
+    "metrics",
+    "plan_cache",
+    "transformers",
+)
 
 
 def __getattr__(name: str) -> object:

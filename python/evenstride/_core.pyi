@@ -315,6 +315,17 @@ class Settlement:
     """
     How many batches each bucket makes in every epoch.
     """
+    def __init__(
+        self,
+        *,
+        batches: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        steps: typing.SupportsInt | typing.SupportsIndex,
+        repeats: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    @property
+    def batches(self) -> list[int]: ...
+    @property
+    def repeats(self) -> int: ...
     @property
     def steps(self) -> int: ...
 
@@ -357,6 +368,10 @@ class Planner:
     ) -> dict[str, numpy.ndarray]:
         """
         Return the arrays of the plan of one epoch.
+        """
+    def release_memory(self) -> None:
+        """
+        Give back the memory that is kept from plan to plan.
         """
     def settle(
         self,

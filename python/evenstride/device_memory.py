@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from evenstride import _core
-
-if TYPE_CHECKING:
-    from types import FrameType
+from evenstride.callers import levels_to_user
 
 _said: set[str] = set()
 
@@ -93,19 +90,7 @@ def say_fallback(device: torch.device, reason: str) -> None:
     if reason not in _said:
         _said.add(reason)
         msg = f"Batches for {device} are collated on the host and copied, because {reason}"
-        warnings.warn(msg.removesuffix(".") + ".", stacklevel=_levels_to_user())
-
-
-def _levels_to_user() -> int:
-    """Return how many calls lie between the caller and the code that uses the package."""
-    frame, levels = sys._getframe(1), 1  # noqa: SLF001 - Python's own way to look at callers.
-    while frame.f_back is not None and _is_ours(frame):
-        frame, levels = frame.f_back, levels + 1
-    return levels
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("evenstride.")
+        warnings.warn(msg.removesuffix(".") + ".", stacklevel=levels_to_user())
 
 
 def _missing() -> str:

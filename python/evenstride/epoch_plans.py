@@ -6,21 +6,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evenstride import _core
+from evenstride.plan_cache import SharedPlans
 from evenstride.planner import make_plan
 
 if TYPE_CHECKING:
     from evenstride.lengths import LengthArray
     from evenstride.options import PlanOptions
     from evenstride.plan import EpochPlan
+    from evenstride.plan_cache import PlanCache
 
 
 class EpochPlans:
     """The epochs of one set of lengths; the last one that was asked for is kept."""
 
-    def __init__(self, lengths: LengthArray, options: PlanOptions, num_threads: int) -> None:
+    def __init__(
+        self,
+        lengths: LengthArray,
+        options: PlanOptions,
+        num_threads: int,
+        plan_cache: PlanCache | None = None,
+    ) -> None:
         self._lengths = lengths
         self._options = options
         self._num_threads = num_threads
+        self._plan_cache = plan_cache
+        self._shared: SharedPlans | None = None
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
         self.planner = options.planner(lengths, num_threads)
@@ -32,12 +42,21 @@ class EpochPlans:
 
     def settle(self, num_replicas: int) -> None:
         """Settle for how many ranks the plans are, and so how many steps they all have."""
-        settlement = self.planner.settle(
+        if self._plan_cache is None:
+            settlement = self._made_settlement(num_replicas)
+        else:
+            self._shared = SharedPlans(
+                self._plan_cache, self.planner, self.fingerprint, self._options, num_replicas
+            )
+            settlement = self._shared.settlement(lambda: self._made_settlement(num_replicas))
+        self._settled = num_replicas, settlement
+
+    def _made_settlement(self, num_replicas: int) -> _core.Settlement:
+        return self.planner.settle(
             num_replicas=num_replicas,
             drop_last=self._options.drop_last,
             steps_per_epoch=self._options.steps_per_epoch,
         )
-        self._settled = num_replicas, settlement
 
     @property
     def num_replicas(self) -> int:
@@ -59,16 +78,22 @@ class EpochPlans:
     def of(self, epoch: int) -> EpochPlan:
         """Return the plan of an epoch."""
         if self._kept is None or self._kept.epoch != epoch:
-            num_replicas, settlement = self._settlement
-            self._kept = make_plan(
-                self.planner,
-                self._lengths,
-                self._options,
-                epoch=epoch,
-                num_replicas=num_replicas,
-                settlement=settlement,
-            )
+            if self._shared is None:
+                self._kept = self._made(epoch)
+            else:
+                self._kept = self._shared.plan(epoch, lambda: self._made(epoch))
         return self._kept
+
+    def _made(self, epoch: int) -> EpochPlan:
+        num_replicas, settlement = self._settlement
+        return make_plan(
+            self.planner,
+            self._lengths,
+            self._options,
+            epoch=epoch,
+            num_replicas=num_replicas,
+            settlement=settlement,
+        )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -197,7 +197,7 @@ def check_names_for_trainer(names: Iterable[str], left_to: Mapping[str, str] | N
     `left_to` says what sets an option, besides the ranks, which the Trainer always does.
     """
     left_to = {"num_replicas": "the Trainer", "rank": "the Trainer", **(left_to or {})}
-    known = {field.name for field in fields(PlanOptions)} | {"num_threads"}
+    known = {field.name for field in fields(PlanOptions)} | {"num_threads", "plan_cache"}
     for name in names:
         if name in left_to:
             msg = f"`{name}` must be left to {left_to[name]}, but is given."

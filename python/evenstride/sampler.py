@@ -13,14 +13,17 @@ from evenstride.cursor import Cursor
 from evenstride.epoch_plans import EpochPlans
 from evenstride.lengths import as_lengths, pack_lengths, unpack_lengths
 from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
+from evenstride.plan_cache import as_plan_cache
 from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     from evenstride.lengths import Lengths
     from evenstride.plan import EpochPlan
+    from evenstride.plan_cache import PlanCache
     from evenstride.step_info import StepInfo
 
 
@@ -90,6 +93,9 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         steps that epoch 0 naturally has, in every epoch.
     num_threads : int, optional
         Threads to plan with; by default up to four, as far as this process has processors.
+    plan_cache : path-like or PlanCache, optional
+        A folder on a local disk in which the processes of a host share their plans: one makes each
+        plan, the others map its file. See :class:`evenstride.plan_cache.PlanCache`.
 
     Attributes
     ----------
@@ -153,6 +159,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         empty: str = "keep",
         steps_per_epoch: SupportsIndex | None = None,
         num_threads: SupportsIndex | None = None,
+        plan_cache: str | os.PathLike[str] | PlanCache | None = None,
     ) -> None:
         self.options = PlanOptions.of(
             token_budget=token_budget,
@@ -177,6 +184,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         self.drop_last = self.options.drop_last
         self._given_ranks = checked_ranks(num_replicas, rank)
         self._num_threads = as_num_threads(num_threads)
+        self._plan_cache = as_plan_cache(plan_cache)
         self.lengths = as_lengths(lengths)
         self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
@@ -187,7 +195,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
             self._settled()
 
     def _prepare(self) -> None:
-        self._plans = EpochPlans(self.lengths, self.options, self._num_threads)
+        self._plans = EpochPlans(self.lengths, self.options, self._num_threads, self._plan_cache)
         self._rank: int | None = None
 
     def _settled(self) -> EpochPlans:

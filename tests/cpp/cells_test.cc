@@ -316,5 +316,15 @@ TEST(Workspace, GrowsAndIsKept) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(more) % 64, 0U);
 }
 
+TEST(Workspace, IsUsedAgainOnceItsMemoryWasReleased) {
+  Workspace workspace;
+  workspace.release();
+  (void)workspace.reserve(1000);
+  workspace.release();
+  std::byte* const memory = workspace.reserve(1000);
+  ASSERT_NE(memory, nullptr);
+  std::memset(memory, 1, 1000);
+}
+
 }  // namespace
 }  // namespace evenstride

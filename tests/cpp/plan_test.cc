@@ -340,6 +340,38 @@ TEST(Plan, ASettlementOfOtherLengthsIsAnErrorInMixedOrderToo) {
   expect_other_settlements_rejected(Order::kMixed);
 }
 
+TEST(Plan, IsTheSameOnceMemoryWasReleased) {
+  const Task task = formula_task(20'000);
+  Planner planner(testing::view(task.lengths), task.edges, task.options);
+  planner.release_memory();
+  const Settlement settled = planner.settle(task.steps);
+  planner.release_memory();
+  EXPECT_EQ(testing::plain(planner.plan(1, task.steps)), plan_of(task, 1));
+  planner.release_memory();
+  planner.release_memory();
+  EXPECT_EQ(planner.settle(task.steps).batches, settled.batches);
+}
+
+TEST(Plan, MemoryIsReleasedWhileThreadsPlan) {
+  const Task task = formula_task(20'000);
+  Planner planner(testing::view(task.lengths), task.edges, task.options);
+  std::vector<Plan> plans(3);
+  std::vector<std::thread> threads;
+  for (Plan& plan : plans) {
+    threads.emplace_back([&] { plan = testing::plain(planner.plan(0, task.steps)); });
+  }
+  for (int i = 0; i < 100; ++i) {
+    planner.release_memory();
+    std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Plan& plan : plans) {
+    EXPECT_EQ(plan, plan_of(task));
+  }
+}
+
 TEST(Plan, ThreadsMayShareAPlanner) {
   const Task task = formula_task(20'000);
   Planner planner(testing::view(task.lengths), task.edges, task.options);

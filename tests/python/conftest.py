@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from device_support import FakeCuda, build_driver, pretend
 from evenstride import _core
+from plan_cache_support import count_made
 from support import real_lengths
 
 settings.register_profile("evenstride", deadline=None, max_examples=60, print_blob=True)
@@ -51,6 +52,12 @@ def one_thread():
 def records(tmp_path, monkeypatch):
     """Let the model of framework jobs record what it is trained on in the test's own folder."""
     monkeypatch.setenv("EVENSTRIDE_RECORD", str(tmp_path))
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Return a list that gets the epochs that are planned, and "settlement" where one is made."""
+    return count_made(monkeypatch)
 
 
 @pytest.fixture(scope="session")

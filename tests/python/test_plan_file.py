@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import stat
 
 import numpy as np
@@ -55,6 +56,13 @@ def test_a_loaded_plan_is_memory_mapped(tmp_path, plan):
         while isinstance(array.base, np.ndarray):
             array = array.base
         assert isinstance(array, np.memmap)
+
+
+def test_a_loaded_plan_is_pickled_as_its_path(tmp_path, plan):
+    plan.save(tmp_path / "epoch.plan")
+    text = pickle.dumps(es.EpochPlan.load(tmp_path / "epoch.plan"))
+    assert len(text) < 1000
+    assert same_plans(plan, pickle.loads(text))
 
 
 def test_empty_arrays_survive(tmp_path):

@@ -1,0 +1,129 @@
+"""Which files of a folder with plans are taken away."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from evenstride import cache_folder, file_lock
+from evenstride.plan_cache import PlanCache
+from plan_cache_support import (
+    check_same,
+    epochs_in,
+    files_in,
+    is_mapped,
+    new_sampler,
+    plan_of,
+    the_plan,
+)
+
+
+def age(path, seconds):
+    """Make it so many seconds longer ago that a file was used."""
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+def age_all(folder, seconds):
+    for path in folder.iterdir():
+        age(path, seconds)
+
+
+def test_epochs_before_the_previous_one_are_taken_away(tmp_path):
+    plan_of(tmp_path, 0, seed=1)
+    sampler = new_sampler(tmp_path)
+    found = []
+    for epoch in (0, 1, 2, 3):
+        sampler.set_epoch(epoch)
+        sampler.plan  # noqa: B018 - Made.
+        found.append(epochs_in(tmp_path))
+    assert found == [[0, 0], [0, 0, 1], [0, 1, 2], [0, 2, 3]]
+
+
+def test_what_was_not_used_for_days_is_taken_away(tmp_path):
+    plan_of(tmp_path, 0, seed=1)
+    plan_of(tmp_path, 0, seed=2)
+    age_all(tmp_path, cache_folder.KEPT_S + 60)
+    plan_of(tmp_path, 0, seed=1)  # Used, and so kept.
+    other = tmp_path / "evenstride-mine.json"
+    other.write_text("")
+    age(other, 10 * cache_folder.KEPT_S)
+    plan_of(tmp_path, 0)
+    assert epochs_in(tmp_path) == [0, 0]
+    assert len(files_in(tmp_path)) == 5
+    assert other.exists()
+
+
+def test_files_of_other_versions_are_taken_away_after_a_day(tmp_path, monkeypatch):
+    for module in ("cache_folder", "plan_cache"):
+        monkeypatch.setattr(f"evenstride.{module}.VERSION", "1.0.0.9")
+    plan_of(tmp_path, 0)
+    monkeypatch.undo()
+    plan_of(tmp_path, 0)
+    assert epochs_in(tmp_path) == [0, 0]
+    age_all(tmp_path, cache_folder.KEPT_OTHERS_S + 60)
+    plan_of(tmp_path, 1)
+    assert epochs_in(tmp_path) == [0, 1]
+    assert all("1.0.0.9" not in name for name in files_in(tmp_path))
+
+
+def test_the_limit_is_kept_by_taking_away_what_was_not_used_for_longest(tmp_path, made):
+    plan_of(tmp_path, 0)
+    limit = 3 * the_plan(tmp_path).stat().st_size + 6000
+    cache = PlanCache(tmp_path, max_bytes=limit)
+    for seed in range(1, 5):
+        age_all(tmp_path, 100)
+        plan_of(cache, 0, seed=seed)
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= limit
+        assert len(epochs_in(tmp_path)) == min(seed + 1, 3)
+    made.clear()
+    for seed in (2, 3, 4):
+        plan_of(cache, 0, seed=seed)
+    assert made == []
+
+
+def test_what_was_used_in_the_last_minute_is_not_taken_away(tmp_path, made):
+    plan_of(tmp_path, 0)
+    size = the_plan(tmp_path).stat().st_size
+    cache = PlanCache(tmp_path, max_bytes=int(1.5 * size))
+    with pytest.warns(UserWarning, match=r"its limit leaves no room for [\d,]+ bytes\.$"):
+        plan = plan_of(cache, 0, seed=1)
+    check_same(plan, plan_of(None, 0, seed=1))
+    assert is_mapped(plan_of(cache, 0))
+
+
+@pytest.mark.parametrize(("free", "left"), [(4, 2), (2, 1)])
+def test_by_itself_the_cache_takes_half_of_what_would_be_free(tmp_path, monkeypatch, free, left):
+    plan_of(tmp_path, 0)
+    used = sum(path.stat().st_size for path in tmp_path.iterdir())
+    age_all(tmp_path, 100)
+    usage = cache_folder.shutil.disk_usage(tmp_path)._replace(free=free * used)
+    monkeypatch.setattr(cache_folder.shutil, "disk_usage", lambda _: usage)
+    plan_of(tmp_path, 0, seed=1)
+    assert len(epochs_in(tmp_path)) == left
+
+
+def test_what_dead_processes_left_is_taken_away(tmp_path):
+    plan_of(tmp_path, 0)
+    mine, other = the_plan(tmp_path).name, the_plan(tmp_path).name.replace("-0.plan", "-5.plan")
+    next_one = mine.replace("-0.plan", "-1.plan")
+    left = [f".{name}.123.0a1b2c3d" for name in (mine, other, next_one)] + [f"{other}.lock"]
+    for name in left:
+        (tmp_path / name).write_text("half")
+    plan_of(tmp_path, 1)
+    assert len(files_in(tmp_path)) == 3
+    assert epochs_in(tmp_path) == [0, 1]
+
+
+def test_what_a_live_process_writes_is_left_alone(tmp_path):
+    plan_of(tmp_path, 0)
+    other = the_plan(tmp_path).name.replace("-0.plan", "-5.plan")
+    draft = tmp_path / f".{other}.123.0a1b2c3d"
+    draft.write_text("half")
+    with file_lock.FileLock(tmp_path / f"{other}.lock") as lock:
+        assert lock.acquire()
+        plan_of(tmp_path, 1)
+        assert draft.exists()
+    plan_of(tmp_path, 2)
+    assert not draft.exists()
