@@ -183,19 +183,35 @@ def show(rows: Sequence[Row]) -> None:
         )
         for row in rows
     ]
+    _print(cells)
+
+
+def _print(cells: Sequence[Sequence[str]]) -> None:
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of another shape, its cells as they are to be read."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    missed: list[str] = field(default_factory=list)
+    """What was to be reached and was not, a sentence each."""
+
+
 def milliseconds(timing: Timing) -> str:
     """Return median and spread in milliseconds, to three digits."""
     values = (timing.median, timing.p10, timing.p90)
-    median, p10, p90 = (_three_digits(1e3 * seconds) for seconds in values)
+    median, p10, p90 = (three_digits(1e3 * seconds) for seconds in values)
     return f"{median} ms ({p10}..{p90})"
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """Return a number as text, to about three digits."""
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
@@ -268,6 +284,14 @@ def _first_line(*command: str) -> str | None:
 
 def parse_arguments(description: str | None, name: str) -> argparse.Namespace:
     """Return the options that every benchmark has: quick, json, assert_reached."""
+    arguments = argument_parser(description, name).parse_args()
+    if arguments.json is None and not arguments.quick:
+        arguments.json = RESULTS / f"{name}.json"
+    return arguments
+
+
+def argument_parser(description: str | None, name: str) -> argparse.ArgumentParser:
+    """Return a parser of those options, to which a benchmark may add."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a smoke test; its times mean little")
     parser.add_argument(
@@ -281,12 +305,9 @@ def parse_arguments(description: str | None, name: str) -> argparse.Namespace:
         "--assert",
         dest="assert_reached",
         action="store_true",
-        help="exit with status 1 if a ratio to reach was missed",
+        help="exit with status 1 if what was to be reached was missed",
     )
-    arguments = parser.parse_args()
-    if arguments.json is None and not arguments.quick:
-        arguments.json = RESULTS / f"{name}.json"
-    return arguments
+    return parser
 
 
 def finish(
@@ -295,22 +316,46 @@ def finish(
     """Show the rows and notes, write them, and return the exit status."""
     show(rows)
     print(*notes, sep="\n")
+    _write(name, arguments, {"rows": [asdict(row) for row in rows], "notes": list(notes)})
+    missed = [
+        f"{row.work} against {row.baseline}: {row.ratio:.2f}, to reach {row.reach:g}"
+        for row in rows
+        if row.missed
+    ]
+    return _status(missed, arguments)
+
+
+def finish_tables(
+    name: str,
+    tables: Sequence[Table],
+    arguments: argparse.Namespace,
+    *,
+    measured: object,
+    notes: Sequence[str] = (),
+) -> int:
+    """Show the tables and notes, write them and what was measured, and return the exit status."""
+    for table in tables:
+        print(f"\n{table.title}")
+        _print([table.head, *table.rows])
+    print(*notes, sep="\n")
+    found = {
+        "tables": [asdict(table) for table in tables],
+        "notes": list(notes),
+        "measured": measured,
+    }
+    _write(name, arguments, found)
+    return _status([text for table in tables for text in table.missed], arguments)
+
+
+def _write(name: str, arguments: argparse.Namespace, found: Mapping[str, object]) -> None:
     if arguments.json is not None:
-        document = {
-            "name": name,
-            **environment(),
-            "rows": [asdict(row) for row in rows],
-            "notes": list(notes),
-        }
+        document = {"name": name, **environment(), **found}
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    missed = [row for row in rows if row.missed]
-    if missed and arguments.assert_reached:
-        print("\nMissed:", file=sys.stderr)
-        for row in missed:
-            print(
-                f"  {row.work} against {row.baseline}: {row.ratio:.2f}, to reach {row.reach:g}",
-                file=sys.stderr,
-            )
-        return 1
-    return 0
+
+
+def _status(missed: Sequence[str], arguments: argparse.Namespace) -> int:
+    if not missed or not arguments.assert_reached:
+        return 0
+    print("\nMissed:", *missed, sep="\n  ", file=sys.stderr)
+    return 1

@@ -51,7 +51,12 @@ def _of_device(document: dict[str, Any]) -> str:
         f"{device['capability']}, driver {device['driver']}, CUDA {device['cuda_of_torch']}; "
         f"kernel by {document['cuda_compiler']}. {verdict}"
     )
-    parts = [f"### {document['card']}", card]
+    return "\n\n".join([f"### {document['card']}", card, titled_tables(document)])
+
+
+def titled_tables(document: dict[str, Any]) -> str:
+    """Return the tables of a result that has several, as Markdown."""
+    parts = []
     for found in document["tables"]:
         head = [found["head"], ["---"] * len(found["head"])]
         lines = [f"| {' | '.join(cells)} |" for cells in (*head, *found["rows"])]
@@ -93,8 +98,10 @@ def updated(page: str) -> str:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("name") == "gpu":
             devices.append(document)
-        elif "rows" in document:  # Else not from one of these benchmarks.
+        elif "rows" in document:
             page = _placed(page, path.stem, table(document))
+        elif "tables" in document:  # Else not from one of these benchmarks.
+            page = _placed(page, path.stem, titled_tables(document))
     return _placed(page, "devices", device_tables(devices))
 
 
