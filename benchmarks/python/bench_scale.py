@@ -12,14 +12,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fresh import SIZES, in_process, say, script_of, sizes_up_to, write_lengths
-from harness import RESULTS, Table, Timing, argument_parser, finish_tables, three_digits
+from fresh import (
+    SIZES,
+    in_process,
+    parse_sized,
+    say,
+    script_of,
+    sized_parser,
+    sizes_up_to,
+    write_lengths,
+)
+from harness import Table, Timing, duration, finish_tables
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
 SCRIPT = "scale_child.py"
@@ -65,7 +74,7 @@ def measure_size(folder: Path, num_samples: int) -> list[Record]:
             records.append(in_process(SCRIPT, "plan", *options, *rounds, *checks))
             digests.add(records[-1].pop("digest"))
         assert len(digests) == 1, f"{num_samples} samples, {composition}: the plans differ"
-    if num_samples <= MOST_WITH_RIVALS:
+    if num_samples <= MOST_WITH_RIVALS and find_spec("numba") is not None:
         say(f"{num_samples:,} samples, numpy and numba ...")
         rivals = in_process(SCRIPT, "rivals", "--path", path, *rounds)
         for record in records:
@@ -165,14 +174,6 @@ def _reach(value: float, most: float) -> str:
     return f"{most:g}, {'reached' if value <= most else 'missed'}"
 
 
-def duration(timing: Timing) -> str:
-    """Return median and spread in milliseconds or seconds."""
-    unit, factor = ("s", 1.0) if timing.median >= 1 else ("ms", 1e3)
-    values = (timing.median, timing.p10, timing.p90)
-    median, p10, p90 = (three_digits(factor * seconds) for seconds in values)
-    return f"{median} {unit} ({p10}..{p90})" if timing.runs > 1 else f"{median} {unit}"
-
-
 def table_of_rates(rates: dict[str, Record], num_items: int) -> Table:
     """Return what the machine does at most, by threads."""
 
@@ -204,33 +205,12 @@ def table_of_instructions(counts: dict[str, float]) -> Table:
     )
 
 
-# --------------------------------------------------------------------------- command line
-
-
-def parse() -> argparse.Namespace:
-    """Return the options, `json` set only where the results are whole or it was given."""
-    parser = argument_parser(__doc__, "scale")
-    parser.add_argument(
-        "--samples",
-        type=int,
-        default=10_000_000,
-        help=f"the most of a plan (default: 10000000; the full size is {SIZES[-1]}, which takes a "
-        "machine of 24 GiB; with less, results go nowhere by default)",
-    )
+def main() -> int:
+    parser = sized_parser(__doc__, "scale", SIZES[-1])
     parser.add_argument(
         "--instructions", action="store_true", help="count them too, with valgrind; a minute"
     )
-    parser.add_argument("--folder", type=Path, help="where lengths are written for a while")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.samples = min(arguments.samples, 100_000)
-    if arguments.json is None and arguments.samples == SIZES[-1]:
-        arguments.json = RESULTS / "scale.json"
-    return arguments
-
-
-def main() -> int:
-    arguments = parse()
+    arguments = parse_sized(parser, "scale", SIZES[-1])
     notes = []
     measured: dict[str, Any] = {"plans": [], "instructions": None}
     rates_items = min(RATES_ITEMS, arguments.samples)

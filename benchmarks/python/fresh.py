@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness import HISTOGRAM
+from harness import HISTOGRAM, RESULTS, argument_parser
 
 if TYPE_CHECKING:
+    import argparse
+
     from numpy.typing import NDArray
 
 SIZES = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 _BLOCK = 1 << 20
+_DEFAULT_SIZE = 10_000_000
+_QUICK_SIZE = 100_000
 _CLEAR_PEAK = "5"
 """What the kernel takes for "the peak is what is resident now", see proc(5), clear_refs."""
 
 
-# --------------------------------------------------------------------------- lengths
+# --------------------------------------------------------------------------- sizes and lengths
 
 
 def write_lengths(path: Path, num_samples: int, *, seed: int = 0) -> None:
@@ -44,6 +48,30 @@ def mapped_lengths(path: Path) -> NDArray[np.uint16]:
     for first in range(0, lengths.size, _BLOCK):
         lengths[first : first + _BLOCK].max()
     return lengths
+
+
+def sized_parser(description: str | None, name: str, full_size: int) -> argparse.ArgumentParser:
+    """Return a parser of the options that a benchmark has which goes up to a size."""
+    parser = argument_parser(description, name)
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=_DEFAULT_SIZE,
+        help=f"the most (default: {_DEFAULT_SIZE}; the full size is {full_size}; with another, "
+        "results go nowhere by default)",
+    )
+    parser.add_argument("--folder", type=Path, help="where lengths are written for a while")
+    return parser
+
+
+def parse_sized(parser: argparse.ArgumentParser, name: str, full_size: int) -> argparse.Namespace:
+    """Return the options; `json` is None unless it was given or the size is full."""
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.samples = min(arguments.samples, _QUICK_SIZE)
+    if arguments.json is None and arguments.samples == full_size:
+        arguments.json = RESULTS / f"{name}.json"
+    return arguments
 
 
 def sizes_up_to(num_samples: int) -> list[int]:
