@@ -54,11 +54,11 @@ def check(
         samples = indices[bounds[0] : bounds[-1]]
         seen[samples] = 1
         sizes = np.diff(bounds)
-        assert sizes.min() >= 1, name
-        assert sizes.max() <= MAX_BATCH_SIZE, name
+        assert sizes.min() >= 1, f"{name}: a batch is empty"
+        assert sizes.max() <= MAX_BATCH_SIZE, f"{name}: a batch has too many samples"
         own = lengths[samples]
         widths = np.maximum.reduceat(own, bounds[:-1] - bounds[0]).astype(np.int64)
-        assert (widths * sizes).max() <= TOKEN_BUDGET, name
+        assert (widths * sizes).max() <= TOKEN_BUDGET, f"{name}: a batch is over the budget"
         block = bucket_of_length[widths]
         assert np.array_equal(np.repeat(block, sizes), bucket_of_length[own]), (
             f"{name}: a batch spans two buckets"

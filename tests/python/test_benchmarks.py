@@ -82,11 +82,14 @@ def test_a_plan_that_lacks_a_sample_is_refused(lengths, plan):
         check((indices, plan.offsets), lengths)
 
 
-def test_a_plan_with_a_batch_over_the_budget_is_refused(lengths, plan):
-    longest = int(plan.widths.argmax())
-    offsets = np.delete(plan.offsets, longest + 1)
-    with pytest.raises(AssertionError, match="it"):
-        check((plan.indices, offsets), lengths)
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("token_budget", "a batch is over the budget"), ("max_batch_size", "too many samples")],
+)
+def test_a_plan_within_other_limits_is_refused(lengths, option, message):
+    plan = es.plan_epoch(lengths, **(REAL | {option: 2 * REAL[option]}))
+    with pytest.raises(AssertionError, match=message):
+        check((plan.indices, plan.offsets), lengths)
 
 
 def test_a_plan_whose_batches_span_buckets_is_refused(lengths):
