@@ -238,6 +238,12 @@ bench-python: $(STAMPS)/evenstride $(STAMPS)/dev
 	  if [ -f "$$bench" ]; then echo "$$bench"; $(BIN)/python "$$bench" || exit; fi; \
 	done
 
+# Needs 24 GiB of memory, and valgrind for the instructions.
+.PHONY: bench-scale
+bench-scale: $(STAMPS)/evenstride $(STAMPS)/dev ## Run the benchmarks of large data sets at full size
+	$(BIN)/python benchmarks/python/bench_scale.py --samples 1000000000 --instructions
+	$(BIN)/python benchmarks/python/bench_first_batch.py --samples 100000000
+
 # ---- Cleaning ----
 
 .PHONY: clean

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from answers import FlatPlan, IntArray
+
 JITTER = 0.25
 
 _BLOCK = 256
 """Samples drawn, swapped and filled at a time by `plan_numba`."""
-
-IntArray: TypeAlias = "NDArray[np.integer[Any]]"
-FlatPlan: TypeAlias = "tuple[IntArray, NDArray[np.int64]]"
-"""Indices of all batches, one after the other, and where each batch starts (one entry more)."""
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 

@@ -7,17 +7,14 @@ timing, and the edges are given, so that only the planning is timed.
 from __future__ import annotations
 
 import sys
-from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import evenstride as es
-from baselines import FlatPlan, IntArray, plan_numba, plan_numpy, plan_plain
+from answers import check, flat, flattened
+from baselines import plan_numba, plan_numpy, plan_plain
 from harness import (
     EDGES,
-    MAX_BATCH_SIZE,
-    TOKEN_BUDGET,
     Contender,
     alternate,
     compare,
@@ -25,114 +22,13 @@ from harness import (
     load_lengths,
     parse_arguments,
 )
+from planners import NUMBA, NUMBA_ALONE, NUMPY, Planner, baseline, one_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from answers import IntArray
     from harness import Row
-
-LIMITS: dict[str, Any] = {"token_budget": TOKEN_BUDGET, "max_batch_size": MAX_BATCH_SIZE}
-
-
-# --------------------------------------------------------------------------- answers
-
-
-def check(
-    name: str,
-    plan: FlatPlan,
-    lengths: IntArray,
-    edges: Sequence[int],
-    *,
-    like: FlatPlan | None = None,
-    quarter_tolerance: float = 0.001,
-) -> None:
-    """Assert that `plan` is an epoch: every sample once, every batch in one bucket and its limits.
-
-    With `like`, also that each bucket has as many batches as there, to 0.5 %, and in each quarter
-    of the epoch the same share of the batches as in all of it, to `quarter_tolerance`.
-    """
-    indices, offsets = plan
-    assert offsets[0] == 0, name
-    assert offsets[-1] == lengths.size == indices.size, name
-    seen = np.zeros(lengths.size, np.uint8)
-    seen[indices] = 1
-    assert seen.all(), f"{name}: a sample is missing"
-
-    sizes = np.diff(offsets)
-    assert sizes.min() >= 1, name
-    assert sizes.max() <= MAX_BATCH_SIZE, name
-    widths = np.maximum.reduceat(lengths[indices], offsets[:-1]).astype(np.int64)
-    assert (widths * sizes).max() <= TOKEN_BUDGET, name
-
-    buckets = buckets_of(plan, lengths, edges)
-    assert np.array_equal(np.repeat(buckets, sizes), np.digitize(lengths[indices], edges)), (
-        f"{name}: a batch spans two buckets"
-    )
-    if like is None:
-        return
-    counts = np.bincount(buckets, minlength=len(edges) + 1)
-    expected = np.bincount(buckets_of(like, lengths, edges), minlength=len(edges) + 1)
-    assert np.allclose(counts, expected, rtol=0.005, atol=2), f"{name}: {counts}, not {expected}"
-    for quarter in np.array_split(buckets, 4):
-        share = np.bincount(quarter, minlength=len(edges) + 1) / quarter.size
-        off = np.abs(share - counts / buckets.size).max()
-        assert off <= quarter_tolerance, f"{name}: a quarter is off by {off:.3%}"
-
-
-def buckets_of(plan: FlatPlan, lengths: IntArray, edges: Sequence[int]) -> NDArray[np.int64]:
-    """Return the bucket of each batch's first sample."""
-    indices, offsets = plan
-    return np.digitize(lengths[indices[offsets[:-1]]], edges)
-
-
-def flat(plan: Any) -> FlatPlan:
-    """Return an EpochPlan's indices and offsets."""
-    return plan.indices, plan.offsets
-
-
-def flattened(batches: Sequence[Sequence[int]]) -> FlatPlan:
-    """Return lists of indices as one array and the batches' offsets."""
-    offsets = np.cumsum([0, *map(len, batches)])
-    return np.fromiter(chain.from_iterable(batches), np.int64, offsets[-1]), offsets
-
-
-# --------------------------------------------------------------------------- contenders
-
-
-class Planner:
-    """A `BucketBatchSampler` that plans one epoch after another."""
-
-    def __init__(self, lengths: IntArray, edges: Sequence[int] = EDGES, **options: Any) -> None:
-        options = {"num_threads": 2, "num_replicas": 1, "rank": 0} | options
-        self._sampler = es.BucketBatchSampler(lengths, buckets=list(edges), **LIMITS, **options)
-        self._epoch = count(1)
-
-    def __call__(self) -> Any:
-        self._sampler.set_epoch(next(self._epoch))
-        return self._sampler.plan
-
-
-def one_call(lengths: IntArray, edges: Sequence[int] = EDGES, **options: Any) -> Callable[[], Any]:
-    """Return a call of `plan_epoch` for one epoch after another."""
-    options = {"num_threads": 2} | options
-    epoch = count(1)
-    buckets = list(edges)
-    return lambda: es.plan_epoch(lengths, buckets=buckets, epoch=next(epoch), **LIMITS, **options)
-
-
-def baseline(
-    plan: Callable[..., Any], lengths: Any, edges: Sequence[int] = EDGES, **options: Any
-) -> Callable[[], Any]:
-    """Return a call of one of the baselines for one seed after another."""
-    seed = count(1)
-    return lambda: plan(lengths, edges, TOKEN_BUDGET, MAX_BATCH_SIZE, next(seed), **options)
-
-
-NUMPY = "numpy, jitted fill"
-NUMBA = "numba throughout, 2 threads"
-NUMBA_ALONE = "numba throughout, 1 thread"
 
 
 # --------------------------------------------------------------------------- tables
@@ -142,8 +38,8 @@ def against_plain(lengths: IntArray, rounds: int) -> list[Row]:
     """Compare with plain Python, which gets its lengths as the list of ints that it likes."""
     sampler, plain = Planner(lengths), baseline(plan_plain, lengths.tolist())
     reference = flattened(plain())
-    check("plain Python", reference, lengths, EDGES, like=reference)
-    check("sampler", flat(sampler()), lengths, EDGES, like=reference)
+    check("plain Python", reference, lengths, EDGES, like=reference, spread=0.001)
+    check("sampler", flat(sampler()), lengths, EDGES, like=reference, spread=0.001)
 
     ours, theirs = Contender(sampler, per_round=5), Contender(plain)
     alternate({"ours": ours, "theirs": theirs}, rounds=rounds)
@@ -167,9 +63,9 @@ def against_arrays(lengths: IntArray, rounds: int, reach: float) -> list[Row]:
     }
     reference = rivals[NUMPY]()
     for name, call in rivals.items():
-        check(name, call(), lengths, EDGES, like=reference)
+        check(name, call(), lengths, EDGES, like=reference, spread=0.001)
     for name, call in calls.items():
-        check(name, flat(call()), lengths, EDGES, like=reference)
+        check(name, flat(call()), lengths, EDGES, like=reference, spread=0.001)
 
     timed = {name: Contender(call) for name, call in (calls | rivals).items()}
     alternate(timed, rounds=rounds)
@@ -208,8 +104,8 @@ def with_many_buckets(lengths: IntArray, rounds: int, num_buckets: int = 64) -> 
     # With 64 buckets and a bucket's place known to a few steps, a share is off by a little more.
     tolerance = 0.002
     for name, call in rivals.items():
-        check(name, call(), lengths, edges, like=reference, quarter_tolerance=tolerance)
-    check("sampler", flat(sampler()), lengths, edges, like=reference, quarter_tolerance=tolerance)
+        check(name, call(), lengths, edges, like=reference, spread=tolerance)
+    check("sampler", flat(sampler()), lengths, edges, like=reference, spread=tolerance)
 
     timed = {name: Contender(call) for name, call in ({"ours": sampler} | rivals).items()}
     alternate(timed, rounds=rounds)
@@ -229,7 +125,7 @@ def with_wide_lengths(lengths: IntArray, rounds: int) -> list[Row]:
         NUMBA: baseline(plan_numba, lengths),
     }
     reference = rivals[NUMPY]()
-    check("sampler", flat(sampler()), lengths, EDGES, like=reference)
+    check("sampler", flat(sampler()), lengths, EDGES, like=reference, spread=0.001)
     timed = {name: Contender(call) for name, call in ({"ours": sampler} | rivals).items()}
     alternate(timed, rounds=rounds)
     work = f"plan {lengths.size:,} samples, int64 lengths"

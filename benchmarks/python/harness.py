@@ -205,9 +205,19 @@ class Table:
 
 def milliseconds(timing: Timing) -> str:
     """Return median and spread in milliseconds, to three digits."""
+    return _with_spread(timing, "ms", 1e3)
+
+
+def duration(timing: Timing) -> str:
+    """Return the median in milliseconds or seconds, and the spread where there is one."""
+    text = _with_spread(timing, "s", 1.0) if timing.median >= 1 else milliseconds(timing)
+    return text if timing.runs > 1 else text.partition(" (")[0]
+
+
+def _with_spread(timing: Timing, unit: str, factor: float) -> str:
     values = (timing.median, timing.p10, timing.p90)
-    median, p10, p90 = (three_digits(1e3 * seconds) for seconds in values)
-    return f"{median} ms ({p10}..{p90})"
+    median, p10, p90 = (three_digits(factor * seconds) for seconds in values)
+    return f"{median} {unit} ({p10}..{p90})"
 
 
 def three_digits(value: float) -> str:
