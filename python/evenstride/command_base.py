@@ -36,8 +36,8 @@ BAD_INPUT = 2
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Length-aware batches: plan an epoch, search options, compare orders, measure loaders, "
-    "see a demonstration.",
+    help="Length-aware batches: plan an epoch, search options, compare orders, simulate many "
+    "ranks, measure loaders, see a demonstration.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -11,13 +11,13 @@ from evenstride.scaling import FEWEST_STEPS, MOST_LOST
 from evenstride.step_costs import COSTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from evenstride.scaling import Scaling
 
 __all__ = ["scaling_dict", "scaling_notes", "scaling_tables"]
 
-_MEANINGS = {
+_STEPS = {
     "a bucket": "steps over the buckets that have some",
     "mixed": "steps whose batches are of several buckets",
     "repeats": "samples that come once more to fill a step",
@@ -27,20 +27,18 @@ _MEANINGS = {
     "padded": "padded tokens more than on 1 rank",
     "waiting": "share of the ranks' time in which they wait for the slowest of their step, if time "
     "is in proportion to padded tokens",
+}
+_IMBALANCE = {name.replace("_", " "): text for name, text in COSTS.items()}
+_PLANNING = {
     "seconds": "of planning, without the search for edges",
     "plan": "bytes of the plan's arrays, on each rank unless ranks share them",
     "peak": "bytes by which the process grew while planning, the plan included, as Linux measures",
 }
 _MOST_LESS_BUDGET = 4  # Nobody divides the budget by more than this.
-_RANKS = {
-    "mean, worst": "a step's most expensive rank over the mean of its ranks: the mean over all "
-    "steps, and the worst",
-    **{name.replace("_", " "): text for name, text in COSTS.items()},
-}
 
 
 def scaling_tables(results: Sequence[Scaling], quadratic: float) -> list[str]:
-    """Return the results as blocks of text: steps, ranks of a step, and what columns mean.
+    """Return the results as blocks of text: steps, ranks of a step, planning, what columns mean.
 
     Parameters
     ----------
@@ -50,32 +48,31 @@ def scaling_tables(results: Sequence[Scaling], quadratic: float) -> list[str]:
         The ``c`` that it was given.
 
     """
-    header = ["ranks", "steps", *_MEANINGS]
-    rows = [_cells(result) for result in results]
-    imbalance = [
-        f"{name.replace('_', ' ')}, {which}" for name in COSTS for which in ("mean", "worst")
-    ]
-    of_ranks = [
-        [
-            count(result.num_replicas),
-            *(
-                number(value, 4)
-                for name in COSTS
-                for value in (result.imbalance[name].mean, result.imbalance[name].worst)
-            ),
-        ]
-        for result in results
-    ]
+    meanings = {
+        **_STEPS,
+        **_IMBALANCE,
+        "of these": "the most expensive rank of a step over the mean of its ranks: the mean of all "
+        "steps, and the worst",
+        "c": f"{quadratic:,.6g} tokens",
+        **_PLANNING,
+    }
     return [
-        "\n".join(aligned(header, rows)),
-        "\n".join(aligned(["ranks", *imbalance], of_ranks)),
-        "\n".join(named({**_MEANINGS, **_RANKS, "c": f"{quadratic:,.6g} tokens"})),
+        _table(["steps", *_STEPS], results, _step_cells),
+        _table(list(_IMBALANCE), results, _imbalance_cells),
+        _table(list(_PLANNING), results, _planning_cells),
+        "\n".join(named(meanings)),
     ]
 
 
-def _cells(result: Scaling) -> list[str]:
+def _table(
+    columns: list[str], results: Sequence[Scaling], cells: Callable[[Scaling], list[str]]
+) -> str:
+    rows = [[count(result.num_replicas), *cells(result)] for result in results]
+    return "\n".join(aligned(["ranks", *columns], rows))
+
+
+def _step_cells(result: Scaling) -> list[str]:
     return [
-        count(result.num_replicas),
         count(result.steps),
         number(result.steps_per_bucket, 1),
         count(result.mixed_steps),
@@ -85,6 +82,16 @@ def _cells(result: Scaling) -> list[str]:
         _signed(result.more_batches),
         _signed(result.more_padded_tokens),
         points(result.waiting),
+    ]
+
+
+def _imbalance_cells(result: Scaling) -> list[str]:
+    figures = (result.imbalance[name] for name in COSTS)
+    return [f"{figure.mean:.4f}, {figure.worst:.4f}" for figure in figures]
+
+
+def _planning_cells(result: Scaling) -> list[str]:
+    return [
         number(result.seconds, 2),
         count(result.plan_bytes),
         "-" if result.peak_bytes is None else count(result.peak_bytes),

@@ -29,7 +29,7 @@ def cells_of(block):
 
 def test_tables_have_a_row_for_each_number_of_ranks_and_explain_their_columns(capsys, npy):
     assert run(["scale", npy, *FLAGS, *RANKS]) == 0
-    steps, imbalance, meanings, why = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    steps, imbalance, planning, meanings, why = capsys.readouterr().out.rstrip("\n").split("\n\n")
     results = [result for _, result in scale(LENGTHS, num_replicas=[2, 16], **OPTIONS)]
     header, *rows = cells_of(steps)
     for row, result in zip(rows, results, strict=True):
@@ -43,13 +43,17 @@ def test_tables_have_a_row_for_each_number_of_ranks_and_explain_their_columns(ca
             100 * result.more_batches, abs=0.0051
         )
     names, *rows = cells_of(imbalance)
-    assert len(names) == 1 + 2 * len(COSTS)
+    assert names[1:] == [name.replace("_", " ") for name in COSTS]
     for row, result in zip(rows, results, strict=True):
         figures = [f for name in COSTS for f in vars(result.imbalance[name]).values()]
-        assert [float(cell) for cell in row[1:]] == pytest.approx(figures, abs=0.000051)
+        told = [float(number) for cell in row[1:] for number in cell.split(", ")]
+        assert told == pytest.approx(figures, abs=0.000051)
+    columns, *rows = cells_of(planning)
+    assert [row[0] for row in rows] == ["1", "2", "16"]
+    for row, result in zip(rows, results, strict=True):
+        assert int(row[2].replace(",", "")) == result.plan_bytes
     explained = {line[0] for line in cells_of(meanings)}
-    assert set(header[2:]) <= explained
-    assert {name.replace("_", " ") for name in COSTS} <= explained
+    assert {*header[2:], *names[1:], *columns[1:]} <= explained
     assert why.splitlines() == list(scaling_notes(results, OPTIONS))
 
 
