@@ -1,6 +1,6 @@
 """Plans of up to 100 million samples, checked for what small ones do not show: `make soak`.
 
-Times are compared with others of the same run, and generously.
+Times are those of all processors together, compared with others of the same run, and generously.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def seconds_to_plan(lengths, options):
     """Return the shortest of three times, in seconds."""
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         es.plan_epoch(lengths, **options)
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     return min(times)
 
 
@@ -64,23 +64,24 @@ def check_distributions(small):
         }
         for name, few in seconds[small].items():
             many = seconds[10 * small]
-            check(f"{composition}, {name}: time of 10 times the samples", many[name] / few, 20)
-            check(f"{composition}, {name}: time over random", many[name] / many["random"], 2)
+            check(f"{composition}, {name}: time of 10 times the samples", many[name] / few, 40)
+            check(f"{composition}, {name}: time over random", many[name] / many["random"], 3)
 
 
 def check_memory_and_next(count):
     """Memory is bytes a sample; how many ranks there are does not change how long `next` takes."""
     lengths = np.resize(real_lengths().astype(np.uint16), count)
+    es.BucketBatchSampler([1], token_budget=1)  # It imports torch, which is not to be counted.
     medians = []
     for ranks in (1, 1024):
-        sampler = es.BucketBatchSampler(
-            lengths, token_budget=49_152, max_batch_size=64, num_replicas=ranks, rank=0
-        )
         with PeakMemory() as peak:
+            sampler = es.BucketBatchSampler(
+                lengths, token_budget=49_152, max_batch_size=64, num_replicas=ranks, rank=0
+            )
             plan = sampler.plan
         if peak.extra is not None:
             extra = (peak.extra - 16 * len(plan)) / count
-            check(f"{ranks} ranks: bytes a sample at the peak", extra, 12.5)
+            check(f"{ranks} ranks: bytes a sample at the peak", extra, 18)
         batches = iter(sampler)
         times = []
         # A rank has a few thousand batches. Medians, since lists are made some at a time.
@@ -93,11 +94,12 @@ def check_memory_and_next(count):
 
 
 def check_tails(count):
-    """On 512 ranks, a percent more batches is the most that whole steps cost."""
+    """On 512 ranks, a percent more batches is the most that whole steps of 100 million cost."""
+    ranks = 512 * count // (100 * MILLION)
     options = {"token_budget": 49_152, "max_batch_size": 64}
-    *_, (_, result) = scale(real_lengths(), samples=count, num_replicas=[512], **options)
-    check("512 ranks: batches more than on 1, in percent", 100 * result.more_batches, 1)
-    check("512 ranks: time spent waiting, in percent", 100 * result.waiting, 1)
+    *_, (_, result) = scale(real_lengths(), samples=count, num_replicas=[ranks], **options)
+    check(f"{ranks} ranks: batches more than on 1, in percent", 100 * result.more_batches, 1)
+    check(f"{ranks} ranks: time spent waiting, in percent", 100 * result.waiting, 1)
 
 
 def main():
