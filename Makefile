@@ -146,8 +146,9 @@ test-wheel: wheel ## Install that wheel where there are only numpy and torch, an
 	rm -rf build/wheel
 
 .PHONY: soak
-soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random for minutes, and watch memory
+soak: $(STAMPS)/evenstride $(STAMPS)/test ## Use loaders at random, and plan 100 million samples: many minutes
 	$(BIN)/python tests/python/loader_soak.py
+	$(BIN)/python tests/python/scale_soak.py
 
 $(STAMPS)/ray: requirements/ray.txt $(STAMPS)/run
 	$(PIP) install --quiet --requirement $<

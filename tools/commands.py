@@ -37,12 +37,11 @@ bad input. [The guide to evidence](../guides/evidence.md) shows the commands at 
 def page() -> str:
     """Return the page as it is now."""
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    shared = {
-        parameter.name: parameter
-        for command in commands.values()
-        for parameter in command.params
-        if parameter.name in PLANNING and plans(command)
-    }
+    shared: dict[str, Any] = {}
+    for command in commands.values():
+        for parameter in command.params:
+            if parameter.name in PLANNING and plans(command):
+                shared.setdefault(parameter.name, parameter)
     lines = [START]
     for name, command in commands.items():
         lines += section(name, command, shared)
@@ -57,15 +56,21 @@ def plans(command: Any) -> bool:
 
 def section(name: str, command: Any, shared: dict[str, Any]) -> Iterator[str]:
     """Yield what there is to say of one command."""
-    taken = {parameter.name for parameter in command.params}
+    flags = {parameter.opts[0] for parameter in command.params}
     yield from (f"## evenstride {name}", "", command.help, "")
     if not plans(command):
         shared = {}
     if shared:
-        left_out = [f"`{shared[name].opts[0]}`" for name in shared if name not in taken]
+        left_out = [
+            f"`{shared[name].opts[0]}`" for name in shared if shared[name].opts[0] not in flags
+        ]
         but = f", but not {', '.join(left_out)}" if left_out else ""
         yield from (f"It takes [what a plan is made of](#what-a-plan-is-made-of){but}.", "")
-    yield from listed(parameter for parameter in command.params if parameter.name not in shared)
+    yield from listed(
+        parameter
+        for parameter in command.params
+        if parameter.name not in shared or parameter.default != shared[parameter.name].default
+    )
 
 
 def listed(parameters: Iterable[Any]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from evenstride.read_lengths import read_lengths
 from evenstride.terminal import print_note, print_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["BAD_INPUT", "Failure", "app", "ask", "planning", "print_json", "tracked"]
 
@@ -37,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Length-aware batches: read lengths, plan an epoch, search options, compare orders, "
-    "measure loaders, see a demonstration.",
+    "simulate many ranks, measure loaders, see a demonstration.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -75,7 +75,10 @@ def ask(function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
 
 
 def planning(
-    *, without: Sequence[str] = (), read: Callable[..., Any] = read_lengths
+    *,
+    without: Sequence[str] = (),
+    read: Callable[..., Any] = read_lengths,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command its lengths, and the options of `plan_epoch`.
 
@@ -88,6 +91,8 @@ def planning(
         Options of `plan_epoch` that the command is not to have.
     read : callable, default `read_lengths`
         What makes the first argument of the path and its options.
+    defaults : mapping of str to Any, optional
+        What options are that are not given, where `plan_epoch` has others.
 
     """
 
@@ -109,7 +114,11 @@ def planning(
                 its_own["path"] = path
             command(ask(read, path, **source), options, **its_own)
 
-        parameters = [*input_parameters(), *own, *plan_parameters(without=without)]
+        parameters = [
+            *input_parameters(),
+            *own,
+            *plan_parameters(without=without, defaults=defaults or {}),
+        ]
         decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         decorated.__annotations__ = {p.name: p.annotation for p in parameters}
         return decorated

@@ -12,13 +12,12 @@ from evenstride.compare import ORDERS
 from evenstride.planner import plan_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "INPUT_NAMES",
     "Column",
     "Counts",
-    "Json",
     "Key",
     "as_flags",
     "chosen_options",
@@ -69,7 +68,6 @@ Counts = Annotated[
         "Input",
     ),
 ]
-Json = Annotated[bool, flag("--json", "Print JSON, and nothing else.", "Output")]
 
 _INPUT: dict[str, tuple[Any, Any]] = {
     "key": (Key, None),
@@ -168,20 +166,24 @@ def input_parameters() -> list[inspect.Parameter]:
     ]
 
 
-def plan_parameters(*, without: Sequence[str] = ()) -> list[inspect.Parameter]:
+def plan_parameters(
+    *, without: Sequence[str], defaults: Mapping[str, Any]
+) -> list[inspect.Parameter]:
     """Return the parameters of a command that are options of :func:`plan_epoch`.
 
     Parameters
     ----------
     without : sequence of str
         Options that the command is not to have.
+    defaults : mapping of str to Any
+        What options are that are not given, where `plan_epoch` has others.
 
     """
-    defaults = inspect.signature(plan_epoch).parameters
+    known = inspect.signature(plan_epoch).parameters
     parameters = []
     for name, annotation in _OPTIONS.items():
         if name not in without:
-            default = defaults[name].default
+            default = defaults.get(name, known[name].default)
             parameters.append(
                 _keyword(name, annotation, str(default) if name == "buckets" else default)
             )

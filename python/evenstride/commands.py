@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenstride import (
-    __version__,
-    commands_lengths,  # noqa: F401 - It registers its command.
-)
+from evenstride import __version__
 from evenstride._tables import count
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
 from evenstride.command_base import BAD_INPUT, Failure, app, ask, planning, print_json, tracked
-from evenstride.command_options import Json, as_flags, flag, option
+from evenstride.command_options import as_flags, flag, option
+from evenstride.command_outputs import Json, Plot, draw
+from evenstride.commands_lengths import lengths_command
+from evenstride.commands_scale import scale_command
 from evenstride.compare import ORDERS, compare_orders, comparison_dict, comparison_tables
 from evenstride.planner import plan_epoch
 from evenstride.report_page import write_report
@@ -80,9 +80,6 @@ def run(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-Plot = Annotated[
-    Path | None, option("Save a picture; its suffix says the format.", "Output", "FILE")
-]
 Save = Annotated[Path | None, option("Save the plan, for EpochPlan.load.", "Output", "FILE")]
 Report = Annotated[
     Path | None,
@@ -133,6 +130,9 @@ def _evenstride(
     pass
 
 
+app.command("lengths")(lengths_command)
+
+
 @app.command("plan")
 @planning()
 def _plan(
@@ -149,7 +149,7 @@ def _plan(
     plan = ask(plan_epoch, lengths, **options)
     stats = plan.stats()
     if plot is not None:
-        ask(_draw, "plot_plan", plan, plot)
+        ask(draw, "plot_plan", plan, plot)
     if save is not None:
         ask(plan.save, save)
     if report is not None:
@@ -183,7 +183,7 @@ def _compare(
     """Plan an epoch in every order, and show how they differ."""
     plans, stats, left_out = ask(_collected, lengths, options, keep=plot is not None)
     if plot is not None:
-        ask(_draw, "plot_compare", plans, plot)
+        ask(draw, "plot_compare", plans, plot)
     if as_json:
         print_json(comparison_dict(stats, left_out, options))
         return
@@ -194,21 +194,6 @@ def _compare(
             "--accumulation-steps and --num-replicas."
         )
     print_blocks(*comparison_tables(stats, quarters=quarters), *notes)
-
-
-def _draw(name: str, *args: Any) -> None:
-    """Draw what comes first of `args`, into the file that comes last."""
-    from evenstride import report  # noqa: I001, PLC0415 - It says how to install matplotlib.
-    from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415 - As above.
-
-    known = FigureCanvasBase.get_supported_filetypes()
-    if args[-1].suffix and args[-1].suffix[1:].lower() not in known:
-        msg = (
-            "--plot must end in .png, .svg, .pdf or another format that matplotlib knows, but is "
-            f"`{args[-1]}`."
-        )
-        raise Failure(msg)
-    getattr(report, name)(*args)
 
 
 def _collected(
@@ -242,7 +227,7 @@ def _tune(
     candidates, left_out = ask(_searched, lengths, options)
     choice = ask(recommended, candidates, give_up)
     if plot is not None:
-        ask(_draw, "plot_tuning", candidates, choice, plot)
+        ask(draw, "plot_tuning", candidates, choice, plot)
     if as_json:
         print_json(tuning_dict(candidates, choice, left_out, len(lengths)))
         return
@@ -267,6 +252,9 @@ def _searched(
         else:
             candidates.append(candidate)
     return candidates, left_out
+
+
+app.command("scale")(scale_command)
 
 
 def _open_data(path: str, **source: Any) -> BenchData:

@@ -9,19 +9,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evenstride.command_base import app, ask, print_json
-from evenstride.command_options import Column, Counts, Json, Key, option
+from evenstride.command_base import ask, print_json
+from evenstride.command_options import Column, Counts, Key, option
+from evenstride.command_outputs import Json
 from evenstride.terminal import print_blocks
 from evenstride.write_lengths import write_lengths
 
 if TYPE_CHECKING:
     from evenstride.write_lengths import WrittenLengths
 
-__all__: list[str] = []
+__all__ = ["lengths_command"]
 
 
-@app.command("lengths")
-def _lengths(
+def lengths_command(
     source: Annotated[
         list[str],
         typer.Argument(

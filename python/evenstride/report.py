@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_compare", "plot_plan", "plot_tuning"]
 
-_DPI = 150
+DPI = 150
 _SLICES = 50
 _FINE_SLICES = 400
 _BINS = 60
@@ -55,9 +55,9 @@ _MOST_IN_LEGEND = 12
 _MARKS = "osD^vPX"
 _SIZE, _RING = 45, 190  # Areas of marks, in square points.
 _LEAST = 1e-6  # What is nothing has no place on a logarithmic axis.
-_INK = "#303030"
-_FAINT = "#d0d0d0"
-_TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": _INK}
+INK = "#303030"
+FAINT = "#d0d0d0"
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": "medium", "color": INK}
 
 
 def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -81,7 +81,7 @@ def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Fi
         If matplotlib does not know the format.
 
     """
-    figure = Figure(figsize=(11, 9), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(11, 9), dpi=DPI, layout="constrained")
     rows: list[Any] = [["strip", "start"], ["shares", "shares"], ["widths", "fills"]]
     axes = figure.subplot_mosaic(rows, height_ratios=[2, 3, 3])
     palette = _Palette(plan)
@@ -90,27 +90,25 @@ def plot_plan(plan: EpochPlan, path: str | os.PathLike[str] | None = None) -> Fi
 
     _draw_strip(axes["strip"], labels, palette)
     _draw_start(axes["start"], labels[:_FIRST_STEPS], palette)
-    axes["start"].set_title("The first steps, one by one", **_TITLE)
+    axes["start"].set_title("The first steps, one by one", **TITLE)
     axes["start"].set_xlabel("step")
     _draw_shares(axes["shares"], labels, palette, _SLICES)
-    axes["shares"].set_title(
-        f"Share of each bucket in {min(_SLICES, len(labels))} slices", **_TITLE
-    )
+    axes["shares"].set_title(f"Share of each bucket in {min(_SLICES, len(labels))} slices", **TITLE)
     axes["shares"].set_ylabel("share of the steps")
     for name in ("strip", "shares"):
         axes[name].set_xlabel("place in the epoch")
     _draw_histogram(axes["widths"], plan, plan.widths.astype(np.float64), palette)
-    axes["widths"].set_title("Width of the batches", **_TITLE)
+    axes["widths"].set_title("Width of the batches", **TITLE)
     axes["widths"].set_xlabel("width (tokens)")
     _count_along(axes["widths"].xaxis)
     _draw_histogram(axes["fills"], plan, plan.padded_tokens / budget, palette)
-    axes["fills"].set_title("How full the batches are", **_TITLE)
+    axes["fills"].set_title("How full the batches are", **TITLE)
     axes["fills"].set_xlabel(f"padded tokens / token budget of {budget:,}")
     axes["fills"].xaxis.set_major_formatter(PercentFormatter(1))
-    _style(axes.values())
-    figure.suptitle(_summary(plan), color=_INK)
+    style(axes.values())
+    figure.suptitle(_summary(plan), color=INK)
     palette.explain(figure, [*axes.values()])
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def plot_compare(
@@ -139,7 +137,7 @@ def plot_compare(
     if not plans:
         msg = "`plans` must have at least 1 plan, but has 0."
         raise ValueError(msg)
-    figure = Figure(figsize=(13, 1.8 + 0.72 * len(plans)), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(13, 1.8 + 0.72 * len(plans)), dpi=DPI, layout="constrained")
     axes = figure.subplots(len(plans), 2, squeeze=False, sharex="col", width_ratios=[5, 2])
     palette = _Palette(next(iter(plans.values())))
     for (mix, start), (order, plan) in zip(axes, plans.items(), strict=True):
@@ -152,16 +150,16 @@ def plot_compare(
             ha="right",
             va="center",
             fontsize="small",
-            color=_INK,
+            color=INK,
         )
         _draw_start(start, labels[:_FIRST_STEPS], palette)
-    axes[0, 0].set_title("Share of each bucket in the steps, over the epoch", **_TITLE)
-    axes[0, 1].set_title("The first steps, one by one", **_TITLE)
+    axes[0, 0].set_title("Share of each bucket in the steps, over the epoch", **TITLE)
+    axes[0, 1].set_title("The first steps, one by one", **TITLE)
     axes[-1, 0].set_xlabel("place in the epoch")
     axes[-1, 1].set_xlabel("step")
-    _style(axes.flat)
+    style(axes.flat)
     palette.explain(figure, [*axes.flat])
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def plot_tuning(
@@ -188,11 +186,11 @@ def plot_tuning(
         As from :func:`plot_plan`.
 
     """
-    figure = Figure(figsize=(9, 6), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(9, 6), dpi=DPI, layout="constrained")
     ax = figure.subplots()
     best = [c for c, front in zip(candidates, on_front(candidates), strict=True) if front]
     best.sort(key=lambda c: c.padding_efficiency)
-    ax.plot(*_figures(best), color=_FAINT, linewidth=4, zorder=1, label="Pareto front")
+    ax.plot(*_figures(best), color=FAINT, linewidth=4, zorder=1, label="Pareto front")
     kinds: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         kinds.setdefault(kind_of(candidate), []).append(candidate)
@@ -203,7 +201,7 @@ def plot_tuning(
         *_figures([choice]),
         s=_RING,
         facecolors="none",
-        edgecolors=_INK,
+        edgecolors=INK,
         linewidths=1.5,
         label="recommended",
         zorder=3,
@@ -215,11 +213,11 @@ def plot_tuning(
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
         axis.set_minor_formatter(NullFormatter())
-    ax.set_title("Up and to the left is better; a number is that of the buckets", **_TITLE)
-    ax.legend(frameon=False, labelcolor=_INK, loc="lower right")
-    _style([ax])
+    ax.set_title("Up and to the left is better; a number is that of the buckets", **TITLE)
+    ax.legend(frameon=False, labelcolor=INK, loc="lower right")
+    style([ax])
     _label(figure, ax, candidates, choice)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _label(figure: Figure, ax: Axes, candidates: Sequence[Candidate], choice: Candidate) -> None:
@@ -231,7 +229,7 @@ def _label(figure: Figure, ax: Axes, candidates: Sequence[Candidate], choice: Ca
     marks = [(x, y) for x, y in (pixels * 72 / figure.dpi).tolist()]
     halves = [math.sqrt(_RING if c is choice else _SIZE) / 2 for c in ordered]
     for candidate, text, label in zip(ordered, texts, placed(marks, halves, texts), strict=False):
-        line = {"arrowstyle": "-", "color": _INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
+        line = {"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
         ax.annotate(
             text,
             _place(candidate),
@@ -241,7 +239,7 @@ def _label(figure: Figure, ax: Axes, candidates: Sequence[Candidate], choice: Ca
             ha="center",
             va="center",
             fontsize="x-small",
-            color=_INK,
+            color=INK,
         ).set_in_layout(False)  # Or the marks would move.
 
 
@@ -287,7 +285,7 @@ class _Palette:
                 ncols=min(6, self.num_buckets),
                 title=title,
                 frameon=False,
-                labelcolor=_INK,
+                labelcolor=INK,
             )
             return
         norm = BoundaryNorm(range(self.num_buckets + 1), self.num_buckets)
@@ -295,7 +293,7 @@ class _Palette:
         bar = figure.colorbar(mappable, ax=axes, location="bottom", aspect=80, fraction=0.03)
         ticks = np.unique(np.linspace(0, self.num_buckets, 9).round().astype(int))
         bar.set_ticks([*ticks], labels=[str(self._edges[tick]) for tick in ticks])
-        bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=_INK)
+        bar.set_label(f"edges of the {self.num_buckets:,} buckets (tokens)", color=INK)
 
 
 def _draw_strip(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
@@ -305,7 +303,7 @@ def _draw_strip(ax: Axes, labels: NDArray[np.int16], palette: _Palette) -> None:
     ax.imshow(image, extent=(0, image.size / strip.shown, 1, 0), **palette.for_images())
     ax.set_xlim(0, 1)
     ax.set_yticks([])
-    ax.set_title(strip.reading, **_TITLE)
+    ax.set_title(strip.reading, **TITLE)
     ax.xaxis.set_major_formatter(PercentFormatter(1))
 
 
@@ -372,11 +370,12 @@ def _stack(
     ax.set_ylim(0, tops[-1].max() * headroom)
 
 
-def _style(axes: Iterable[Axes]) -> None:
+def style(axes: Iterable[Axes]) -> None:
+    """Give axes the looks of all pictures."""
     for ax in axes:
-        ax.tick_params(colors=_INK, length=3)
+        ax.tick_params(colors=INK, length=3)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color(_FAINT)
+        ax.spines[["left", "bottom"]].set_color(FAINT)
 
 
 def _summary(plan: EpochPlan) -> str:
@@ -392,7 +391,8 @@ def _summary(plan: EpochPlan) -> str:
     )
 
 
-def _saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+def saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+    """Return a figure, and save it if there is a path."""
     if path is not None:
         figure.savefig(path)
     return figure

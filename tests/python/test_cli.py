@@ -41,7 +41,9 @@ def test_a_mistyped_command_is_answered_with_the_one_meant(capsys):
 # ---- terminals ----
 
 
-@pytest.mark.parametrize("name", [[], ["plan"], ["tune"], ["compare"], ["bench"], ["demo"]])
+@pytest.mark.parametrize(
+    "name", [[], ["plan"], ["tune"], ["compare"], ["scale"], ["bench"], ["demo"]]
+)
 def test_each_command_has_help_and_json(name):
     done = command(*name, "--help", COLUMNS="120")
     assert (done.returncode, done.stderr) == (0, "")
