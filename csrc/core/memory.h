@@ -82,7 +82,7 @@ using LargeVector = std::vector<T, PageAllocator<T>>;
 
 // Empties `values` and gives their memory back, which to assign or to clear does not.
 template <class T>
-void release(LargeVector<T>& values) {
+void free_memory(LargeVector<T>& values) {
   LargeVector<T>().swap(values);
 }
 

@@ -171,9 +171,9 @@ EpochPlan lay_out(Steps<Entry> steps, LargeVector<std::uint32_t> sequence, std::
     }
     slice_offsets[slice + 1] = samples;
   });
-  release(steps.batches);
-  release(steps.buckets);
-  release(sequence);
+  free_memory(steps.batches);
+  free_memory(steps.buckets);
+  free_memory(sequence);
   std::partial_sum(slice_offsets.begin(), slice_offsets.end(), slice_offsets.begin());
   Buffer<Index> indices(static_cast<std::size_t>(slice_offsets.back()));
   team.for_each(num_slices, [&](std::size_t slice, int) {

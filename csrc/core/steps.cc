@@ -201,7 +201,7 @@ class Former {
         steps_.buckets[to] = is_run ? static_cast<std::uint16_t>(k) : mixed_.buckets[from + i];
       }
     }
-    release(buckets_[k].batches);
+    free_memory(buckets_[k].batches);
     draw_ranks(steps_, num_replicas_, first_step, first_step + order.size(),
                stream_.substream(kRanks));
   }
