@@ -15,6 +15,7 @@
 namespace evenstride {
 namespace {
 
+constexpr std::size_t kLine = 64;        // Bytes of a cache line.
 constexpr std::size_t kBlock = 256;      // Samples that share a call of `draw`.
 constexpr std::size_t kLanes = 4;        // 16-bit draws a hash.
 constexpr std::uint32_t kDrawBits = 16;  // So a group has at most 2^16 cells.
@@ -220,12 +221,14 @@ void Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
               [&](std::size_t cell, std::uint64_t length, std::size_t index) {
                 Slot& slot = slot_of[cell];
                 std::byte* const to = slot.next;
-                const Entry entry(length, index);
-                if (to == slot.end) {
-                  overflow.push_back({cell, entry});
+                if (to == slot.end) [[unlikely]] {
+                  append_apart(overflow, {cell, Entry(length, index)});
                   return;
                 }
+                __builtin_prefetch(to + kLine,
+                                   1);  // Of this cell and needed next, but for the last.
                 slot.next = to + sizeof(Entry);
+                const Entry entry(length, index);
                 std::memcpy(to, &entry, sizeof(Entry));
               });
     for (std::size_t cell = 0; cell < num_cells_; ++cell) {
@@ -245,20 +248,16 @@ std::span<const typename Cells<Entry>::Overflow> Cells<Entry>::overflow(std::siz
   return {range.begin(), range.end()};
 }
 
-// Calls visit(entry) for each sample of a cell, by index.
+// Calls visit(first, samples, stride) for each run of a cell's samples, by index: entries that
+// stand `stride` bytes apart, not aligned.
 template <class Entry>
 template <class Visit>
-void Cells<Entry>::visit(std::size_t cell, Visit&& visit) const {
+void Cells<Entry>::visit_runs(std::size_t cell, Visit&& visit) const {
   for (std::size_t part = 0; part < num_parts_; ++part) {
     const Segment& segment = segments_[cell * num_parts_ + part];
-    const std::byte* next = memory_ + segment.begin * sizeof(Entry);
-    for (std::size_t i = 0; i < segment.count; ++i, next += sizeof(Entry)) {
-      Entry entry;
-      std::memcpy(&entry, next, sizeof(Entry));
-      visit(entry);
-    }
-    for (const Overflow& more : overflow(cell, part)) {
-      visit(more.entry);
+    visit(memory_ + segment.begin * sizeof(Entry), segment.count, sizeof(Entry));
+    if (const std::span<const Overflow> more = overflow(cell, part); !more.empty()) {
+      visit(reinterpret_cast<const std::byte*>(&more.front().entry), more.size(), sizeof(Overflow));
     }
   }
 }
@@ -290,7 +289,11 @@ std::size_t Cells<Entry>::largest() const {
 template <class Entry>
 void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
   std::size_t i = 0;
-  visit(cell, [&](const Entry& entry) { out[i++] = entry; });
+  visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
+    for (const std::size_t end = i + samples; i < end; ++i, next += stride) {
+      std::memcpy(&out[i], next, sizeof(Entry));
+    }
+  });
 }
 
 // Fisher and Yates from the inside out: reads the cell once, in order, and moves at random only in
@@ -298,16 +301,22 @@ void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
 template <class Entry>
 void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const {
   std::array<std::uint64_t, kBlock / 2> draws;
-  std::size_t i = 0;
-  visit(cell, [&](const Entry& entry) {
-    if (i % kBlock == 0) {
-      draw(stream, i / 2, draws.data(), draws.size());
+  std::size_t settled = 0;
+  visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
+    Entry* const place_of = out.data();  // What the loop writes could be any of the captures.
+    const std::size_t end = settled + samples;
+    for (std::size_t i = settled; i < end; ++i, next += stride) {
+      if (i % kBlock == 0) {
+        draw(stream, i / 2, draws.data(), draws.size());
+      }
+      const std::uint64_t bits = draws[i % kBlock / 2] >> (i % 2 * 32) & 0xFFFF'FFFF;
+      const auto place = static_cast<std::size_t>(bits * (i + 1) >> 32);
+      Entry entry;
+      std::memcpy(&entry, next, sizeof(Entry));
+      place_of[i] = place_of[place];
+      place_of[place] = entry;
     }
-    const std::uint64_t bits = draws[i % kBlock / 2] >> (i % 2 * 32) & 0xFFFF'FFFF;
-    const auto place = static_cast<std::size_t>(bits * (i + 1) >> 32);
-    out[i] = out[place];
-    out[place] = entry;
-    ++i;
+    settled = end;
   });
 }
 

@@ -93,7 +93,7 @@ class Cells {
   }
   [[nodiscard]] std::span<const Overflow> overflow(std::size_t cell, std::size_t part) const;
   template <class Visit>
-  void visit(std::size_t cell, Visit&& visit) const;
+  void visit_runs(std::size_t cell, Visit&& visit) const;
   void expect(const Survey& survey, const Grouping& grouping);
   void lay_out(Workspace& workspace);
   void check_unchanged(const Survey& survey, const Grouping& grouping) const;

@@ -97,17 +97,19 @@ FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::sp
   }
   std::byte* const indices = memory.data();
   const std::span<std::byte> rest = memory.subspan(settled * sizeof(Index));
-  std::size_t used = 0;
+  std::byte* next = rest.data();
+  const std::byte* const end = next + rest.size() / sizeof(Batch<Entry>) * sizeof(Batch<Entry>);
   const std::size_t open =
       fill(std::span<const Entry>(entries.first(settled)), bounds, [&](const Cut& cut) {
         const Batch<Entry> batch = batch_of<Entry>(cut, indices);
-        if (rest.size() - used < sizeof(batch)) {
-          filled.later_batches.push_back(batch);
+        if (next == end) [[unlikely]] {
+          append_apart(filled.later_batches, batch);
           return;
         }
-        std::memcpy(&rest[used], &batch, sizeof(batch));
-        used += sizeof(batch);
+        std::memcpy(next, &batch, sizeof(batch));
+        next += sizeof(batch);
       });
+  const auto used = static_cast<std::size_t>(next - rest.data());
   write_indices(std::span<const Entry>(entries.first(open)), indices);
   filled.batches = rest.first(used);
   const std::span<const Entry> untaken = entries.subspan(open);

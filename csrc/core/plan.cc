@@ -182,8 +182,10 @@ EpochPlan lay_out(Steps<Entry> steps, LargeVector<std::uint32_t> sequence, std::
     for (std::size_t batch = slice * slice_steps * num_replicas; batch < end; ++batch) {
       if (batch + kPrefetchBatches < end) {
         const std::byte* const later = as_address(plan.offsets[batch + kPrefetchBatches]);
-        __builtin_prefetch(later);
-        __builtin_prefetch(later + 64);
+        for (std::size_t line = 0; line < counts[batch + kPrefetchBatches] * sizeof(Index);
+             line += 64) {
+          __builtin_prefetch(later + line);
+        }
       }
       std::memcpy(&indices[static_cast<std::size_t>(offset)], as_address(plan.offsets[batch]),
                   counts[batch] * sizeof(Index));
