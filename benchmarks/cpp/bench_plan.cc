@@ -1,60 +1,25 @@
 // Times whole plans of 10^5 to 10^8 samples, with the memory that they take beyond the lengths.
 #include <benchmark/benchmark.h>
 #ifdef __linux__
-#include <malloc.h>
 #include <unistd.h>
 #endif
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <optional>
 #include <span>
-#include <string>
 #include <variant>
 #include <vector>
 
 #include "core/plan.h"
 #include "inputs.h"
+#include "peak_memory.h"
 
 namespace evenstride {
 namespace {
 
 constexpr std::int64_t kLargest = 100'000'000;
 constexpr std::uint64_t kMemoryOfLargest = std::uint64_t{4} << 30;
-
-// Memory of this process that was in use at most since this object was made; nothing where the
-// system does not tell.
-class PeakMemory {
- public:
-  PeakMemory() {
-#ifdef __GLIBC__
-    (void)malloc_trim(0);  // What is only kept for later use would hide what is used.
-#endif
-    std::ofstream("/proc/self/clear_refs") << "5";  // The peak begins anew.
-    before_ = status("VmRSS:");
-  }
-
-  [[nodiscard]] std::optional<std::uint64_t> bytes() const {
-    const auto now = status("VmHWM:");
-    return before_ && now ? std::optional(*now - *before_) : std::nullopt;
-  }
-
- private:
-  static std::optional<std::uint64_t> status(const std::string& name) {
-    std::ifstream file("/proc/self/status");
-    for (std::string word; file >> word;) {
-      std::uint64_t kibibytes = 0;
-      if (word == name && file >> kibibytes) {
-        return kibibytes * 1024;
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::optional<std::uint64_t> before_;
-};
 
 std::uint64_t available_memory() {
 #ifdef __linux__

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,6 +15,7 @@
 namespace evenstride {
 namespace {
 
+constexpr std::size_t kLine = 64;        // Bytes of a cache line.
 constexpr std::size_t kBlock = 256;      // Samples that share a call of `draw`.
 constexpr std::size_t kLanes = 4;        // 16-bit draws a hash.
 constexpr std::uint32_t kDrawBits = 16;  // So a group has at most 2^16 cells.
@@ -73,18 +73,10 @@ std::byte* Workspace::reserve(std::size_t bytes) {
 template <class Entry>
 Cells<Entry>::Cells(const Lengths& lengths, const Classes& classes, const Survey& survey,
                     const Grouping& grouping, Stream stream, Workspace& workspace, Team& team)
-    : num_parts_(survey.part_samples.size() / classes.num_classes()) {
+    : num_parts_(survey.part_samples.size() / classes.num_classes()), overflow_(num_parts_) {
   expect(survey, grouping);
   lay_out(workspace);
-  std::visit(
-      [&](const auto& values) {
-        if (!deal(values, classes, grouping, stream, team)) {
-          count(values, classes, grouping, stream, team);
-          lay_out(workspace);
-          (void)deal(values, classes, grouping, stream, team);
-        }
-      },
-      lengths);
+  std::visit([&](const auto& values) { deal(values, classes, grouping, stream, team); }, lengths);
   check_unchanged(survey, grouping);
 }
 
@@ -101,13 +93,16 @@ void Cells<Entry>::check_unchanged(const Survey& survey, const Grouping& groupin
   for (const Segment& segment : segments_) {
     dealt += segment.count;
   }
+  for (const std::vector<Overflow>& part : overflow_) {
+    dealt += part.size();
+  }
   if (dealt != expected) {
     throw std::runtime_error("`lengths` must never change, but " + std::to_string(expected) +
                              " samples are " + std::to_string(dealt) + " now.");
   }
 }
 
-// Makes room for as many samples as a cell is likely to get.
+// Makes room for about as many samples as a cell is likely to get; the others are few.
 template <class Entry>
 void Cells<Entry>::expect(const Survey& survey, const Grouping& grouping) {
   const std::size_t num_groups = grouping.is_whole.size();
@@ -137,7 +132,7 @@ void Cells<Entry>::expect(const Survey& survey, const Grouping& grouping) {
         if (bits > 0) {
           const double mean = std::ldexp(static_cast<double>(samples), -static_cast<int>(bits));
           room = std::min(
-              samples, static_cast<std::uint64_t>(mean + grouping.slack * (std::sqrt(mean) + 5.0)));
+              samples, static_cast<std::uint64_t>(mean + grouping.slack * (std::sqrt(mean) + 1.0)));
         }
         segments_.push_back({.begin = 0, .capacity = static_cast<std::size_t>(room), .count = 0});
       }
@@ -204,32 +199,34 @@ void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
   }
 }
 
-// Writes each sample to its cell. Returns false if one was full; then the cells are not valid.
+// Writes each sample to its cell, or where that is full to the list of its part.
 template <class Entry>
 template <class T>
-bool Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
+void Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
                         const Grouping& grouping, Stream stream, Team& team) {
   struct Slot {
     std::byte* next;
     std::byte* end;
   };
-  std::atomic<bool> fits = true;
   team.for_each(num_parts_, [&](std::size_t part, int) {
     std::vector<Slot> slots;
+    slots.reserve(num_cells_);
     for (std::size_t cell = 0; cell < num_cells_; ++cell) {
       std::byte* const begin = memory_ + segment(cell, part).begin * sizeof(Entry);
       slots.push_back({begin, begin + segment(cell, part).capacity * sizeof(Entry)});
     }
-    bool part_fits = true;
+    std::vector<Overflow> overflow;
     Slot* const slot_of = slots.data();
     draw_part(lengths, classes, grouping, stream, part,
               [&](std::size_t cell, std::uint64_t length, std::size_t index) {
                 Slot& slot = slot_of[cell];
                 std::byte* const to = slot.next;
-                if (to == slot.end) {
-                  part_fits = false;
+                if (to == slot.end) [[unlikely]] {
+                  append_apart(overflow, {cell, Entry(length, index)});
                   return;
                 }
+                __builtin_prefetch(to + kLine,
+                                   1);  // Of this cell and needed next, but for the last.
                 slot.next = to + sizeof(Entry);
                 const Entry entry(length, index);
                 std::memcpy(to, &entry, sizeof(Entry));
@@ -239,26 +236,30 @@ bool Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
       room.count =
           static_cast<std::size_t>(slots[cell].next - memory_) / sizeof(Entry) - room.begin;
     }
-    if (!part_fits) {
-      fits.store(false, std::memory_order_relaxed);
-    }
+    std::ranges::stable_sort(overflow, {}, &Overflow::cell);
+    overflow_[part] = std::move(overflow);
   });
-  return fits;
 }
 
-// Gives each cell exactly the room that it needs.
 template <class Entry>
-template <class T>
-void Cells<Entry>::count(std::span<const T> lengths, const Classes& classes,
-                         const Grouping& grouping, Stream stream, Team& team) {
-  team.for_each(num_parts_, [&](std::size_t part, int) {
-    std::vector<std::size_t> counts(num_cells_);
-    draw_part(lengths, classes, grouping, stream, part,
-              [&](std::size_t cell, std::uint64_t, std::size_t) { ++counts[cell]; });
-    for (std::size_t cell = 0; cell < num_cells_; ++cell) {
-      segment(cell, part).capacity = counts[cell];
+std::span<const typename Cells<Entry>::Overflow> Cells<Entry>::overflow(std::size_t cell,
+                                                                        std::size_t part) const {
+  const auto range = std::ranges::equal_range(overflow_[part], cell, {}, &Overflow::cell);
+  return {range.begin(), range.end()};
+}
+
+// Calls visit(first, samples, stride) for each run of a cell's samples, by index: entries that
+// stand `stride` bytes apart, not aligned.
+template <class Entry>
+template <class Visit>
+void Cells<Entry>::visit_runs(std::size_t cell, Visit&& visit) const {
+  for (std::size_t part = 0; part < num_parts_; ++part) {
+    const Segment& segment = segments_[cell * num_parts_ + part];
+    visit(memory_ + segment.begin * sizeof(Entry), segment.count, sizeof(Entry));
+    if (const std::span<const Overflow> more = overflow(cell, part); !more.empty()) {
+      visit(reinterpret_cast<const std::byte*>(&more.front().entry), more.size(), sizeof(Overflow));
     }
-  });
+  }
 }
 
 template <class Entry>
@@ -271,7 +272,7 @@ template <class Entry>
 std::size_t Cells<Entry>::samples(std::size_t cell) const {
   std::size_t samples = 0;
   for (std::size_t part = 0; part < num_parts_; ++part) {
-    samples += segments_[cell * num_parts_ + part].count;
+    samples += segments_[cell * num_parts_ + part].count + overflow(cell, part).size();
   }
   return samples;
 }
@@ -287,15 +288,12 @@ std::size_t Cells<Entry>::largest() const {
 
 template <class Entry>
 void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
-  std::size_t position = 0;
-  for (std::size_t part = 0; part < num_parts_; ++part) {
-    const Segment& segment = segments_[cell * num_parts_ + part];
-    if (segment.count > 0) {
-      std::memcpy(&out[position], memory_ + segment.begin * sizeof(Entry),
-                  segment.count * sizeof(Entry));
+  std::size_t i = 0;
+  visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
+    for (const std::size_t end = i + samples; i < end; ++i, next += stride) {
+      std::memcpy(&out[i], next, sizeof(Entry));
     }
-    position += segment.count;
-  }
+  });
 }
 
 // Fisher and Yates from the inside out: reads the cell once, in order, and moves at random only in
@@ -303,11 +301,11 @@ void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
 template <class Entry>
 void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const {
   std::array<std::uint64_t, kBlock / 2> draws;
-  std::size_t i = 0;
-  for (std::size_t part = 0; part < num_parts_; ++part) {
-    const Segment& segment = segments_[cell * num_parts_ + part];
-    const std::byte* next = memory_ + segment.begin * sizeof(Entry);
-    for (const std::size_t end = i + segment.count; i < end; ++i) {
+  std::size_t settled = 0;
+  visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
+    Entry* const place_of = out.data();  // What the loop writes could be any of the captures.
+    const std::size_t end = settled + samples;
+    for (std::size_t i = settled; i < end; ++i, next += stride) {
       if (i % kBlock == 0) {
         draw(stream, i / 2, draws.data(), draws.size());
       }
@@ -315,16 +313,19 @@ void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entr
       const auto place = static_cast<std::size_t>(bits * (i + 1) >> 32);
       Entry entry;
       std::memcpy(&entry, next, sizeof(Entry));
-      next += sizeof(Entry);
-      out[i] = out[place];
-      out[place] = entry;
+      place_of[i] = place_of[place];
+      place_of[place] = entry;
     }
-  }
+    settled = end;
+  });
 }
 
 template <class Entry>
-std::byte* Cells<Entry>::memory(std::size_t cell) const {
-  return memory_ + segments_[cell * num_parts_].begin * sizeof(Entry);
+std::span<std::byte> Cells<Entry>::memory(std::size_t cell) const {
+  const Segment& first = segments_[cell * num_parts_];
+  const Segment& last = segments_[cell * num_parts_ + num_parts_ - 1];
+  return {memory_ + first.begin * sizeof(Entry),
+          (last.begin + last.capacity - first.begin) * sizeof(Entry)};
 }
 
 template class Cells<PackedEntry>;

@@ -48,7 +48,7 @@ struct Grouping {
   std::vector<std::size_t> group_of_class;  // kNowhere leaves the class out.
   std::vector<bool> is_whole;               // A whole group has one cell.
   std::size_t cell_samples = 1;             // A cell has at most about this many.
-  double slack = 6.5;                       // Room in a cell, in standard deviations. Any is right.
+  double slack = 1.0;                       // Room in a cell, in standard deviations. Any is right.
 };
 
 // The samples of each group, dealt to its 2^bits cells. A sample draws its cell; together with a
@@ -79,8 +79,9 @@ class Cells {
   void read(std::size_t cell, std::span<Entry> out) const;
   void read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const;
 
-  // Returns the cell's own memory, at least sizeof(Entry) bytes a sample. To write there loses it.
-  [[nodiscard]] std::byte* memory(std::size_t cell) const;
+  // Returns the cell's own memory, of about sizeof(Entry) bytes a sample. To write there loses the
+  // cell.
+  [[nodiscard]] std::span<std::byte> memory(std::size_t cell) const;
 
  private:
   struct Segment {  // What one part of the input has dealt to one cell.
@@ -88,10 +89,17 @@ class Cells {
     std::size_t capacity;
     std::size_t count;
   };
+  struct Overflow {  // A sample whose segment was full.
+    std::size_t cell;
+    Entry entry;
+  };
 
   Segment& segment(std::size_t cell, std::size_t part) {
     return segments_[cell * num_parts_ + part];
   }
+  [[nodiscard]] std::span<const Overflow> overflow(std::size_t cell, std::size_t part) const;
+  template <class Visit>
+  void visit_runs(std::size_t cell, Visit&& visit) const;
   void expect(const Survey& survey, const Grouping& grouping);
   void lay_out(Workspace& workspace);
   void check_unchanged(const Survey& survey, const Grouping& grouping) const;
@@ -99,17 +107,15 @@ class Cells {
   void draw_part(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
                  Stream stream, std::size_t part, Visit&& visit) const;
   template <class T>
-  [[nodiscard]] bool deal(std::span<const T> lengths, const Classes& classes,
-                          const Grouping& grouping, Stream stream, Team& team);
-  template <class T>
-  void count(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
-             Stream stream, Team& team);
+  void deal(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
+            Stream stream, Team& team);
 
   std::size_t num_parts_;
   std::size_t num_cells_ = 0;
   std::vector<std::uint32_t> group_bits_;
   std::vector<std::size_t> group_begins_;
-  std::vector<Segment> segments_;  // Cells x parts.
+  std::vector<Segment> segments_;                // Cells x parts.
+  std::vector<std::vector<Overflow>> overflow_;  // One list a part, by cell.
   std::byte* memory_ = nullptr;
 };
 

@@ -65,38 +65,102 @@ Batch<Entry> batch_of(const Cut& cut, const std::byte* indices) {
           .longest = static_cast<Index>(cut.longest)};
 }
 
-// What one cell contributes to its bucket.
+// What one cell contributes to its bucket. As much of it as finds room lies in the cell's memory,
+// the indices at the front; nothing there is aligned.
 template <class Entry>
 struct FilledCell {
-  std::vector<Batch<Entry>> batches;
-  std::vector<Entry> open;  // Samples that no batch has taken yet.
+  using Index = typename Entry::Index;
+
+  std::span<const std::byte> batches;       // The first of them, each a Batch.
+  std::vector<Batch<Entry>> later_batches;  // Those that found no room.
+  std::span<const std::byte> open;          // Samples that no batch has taken yet, each an Entry.
+  std::vector<Entry> open_elsewhere;        // The same, if they found none.
+  std::vector<Index> arena;                 // The indices, if they found none.
 };
 
 template <class Entry>
 FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::span<Entry> entries,
                             std::span<Entry> scratch, const ComposeOptions& options,
                             const LengthBounds& bounds, Stream stream) {
+  using Index = typename Entry::Index;
   if (is_random(options.composition)) {
     cells.read_shuffled(cell, stream.substream(cell), entries);
   } else {
     cells.read(cell, entries);
   }
   const std::size_t settled = arrange(entries, scratch, options);
-  std::byte* const indices = cells.memory(cell);
   FilledCell<Entry> filled;
+  std::span<std::byte> memory = cells.memory(cell);
+  if (memory.size() < settled * sizeof(Index)) {
+    filled.arena.resize(settled);
+    memory = std::as_writable_bytes(std::span(filled.arena));
+  }
+  std::byte* const indices = memory.data();
+  const std::span<std::byte> rest = memory.subspan(settled * sizeof(Index));
+  std::byte* next = rest.data();
+  const std::byte* const end = next + rest.size() / sizeof(Batch<Entry>) * sizeof(Batch<Entry>);
   const std::size_t open =
-      fill(std::span<const Entry>(entries.first(settled)), bounds,
-           [&](const Cut& cut) { filled.batches.push_back(batch_of<Entry>(cut, indices)); });
+      fill(std::span<const Entry>(entries.first(settled)), bounds, [&](const Cut& cut) {
+        const Batch<Entry> batch = batch_of<Entry>(cut, indices);
+        if (next == end) [[unlikely]] {
+          append_apart(filled.later_batches, batch);
+          return;
+        }
+        std::memcpy(next, &batch, sizeof(batch));
+        next += sizeof(batch);
+      });
+  const auto used = static_cast<std::size_t>(next - rest.data());
   write_indices(std::span<const Entry>(entries.first(open)), indices);
-  filled.open.assign(entries.begin() + static_cast<std::ptrdiff_t>(open), entries.end());
+  filled.batches = rest.first(used);
+  const std::span<const Entry> untaken = entries.subspan(open);
+  if (rest.size() - used < untaken.size_bytes()) {
+    filled.open_elsewhere.assign(untaken.begin(), untaken.end());
+  } else {
+    filled.open = rest.subspan(used, untaken.size_bytes());
+    std::ranges::copy(std::as_bytes(untaken), rest.begin() + static_cast<std::ptrdiff_t>(used));
+  }
   return filled;
 }
 
+// Copies `items`, one after the other, to where they belong; returns the end.
+template <class Item>
+Item* copy_items(std::span<const std::byte> items, Item* to) {
+  if (!items.empty()) {
+    std::memcpy(to, items.data(), items.size());
+  }
+  return to + items.size() / sizeof(Item);
+}
+
+// Moves what the cells of a bucket have made into it, and returns what is open, in order.
 template <class Entry>
-void fill_pool(std::vector<Entry> pool, const ComposeOptions& options, const LengthBounds& bounds,
+LargeVector<Entry> gather(std::span<FilledCell<Entry>> cells, FilledBucket<Entry>& bucket) {
+  std::size_t num_batches = 0;
+  std::size_t num_open = 0;
+  for (const FilledCell<Entry>& cell : cells) {
+    num_batches += cell.batches.size() / sizeof(Batch<Entry>) + cell.later_batches.size();
+    num_open += cell.open.size() / sizeof(Entry) + cell.open_elsewhere.size();
+  }
+  bucket.batches.resize(num_batches);
+  LargeVector<Entry> pool(num_open);
+  Batch<Entry>* next_batch = bucket.batches.data();
+  Entry* next_open = pool.data();
+  for (FilledCell<Entry>& cell : cells) {
+    next_batch = copy_items(cell.batches, next_batch);
+    next_batch = std::ranges::copy(cell.later_batches, next_batch).out;
+    next_open = copy_items(cell.open, next_open);
+    next_open = std::ranges::copy(cell.open_elsewhere, next_open).out;
+    if (!cell.arena.empty()) {
+      bucket.arenas.push_back(std::move(cell.arena));
+    }
+  }
+  return pool;
+}
+
+template <class Entry>
+void fill_pool(LargeVector<Entry> pool, const ComposeOptions& options, const LengthBounds& bounds,
                FilledBucket<Entry>& bucket) {
   if (options.composition == Composition::kWindow) {
-    std::vector<Entry> scratch(pool.size());
+    LargeVector<Entry> scratch(pool.size());
     const std::span<Entry> rest =
         std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options));
     sort_by_length(rest, std::span(scratch), Direction::kUp);
@@ -120,6 +184,7 @@ void FilledBucket<Entry>::append(std::span<const Entry> entries, std::span<const
   auto& arena = arenas.emplace_back(entries.size());
   auto* const indices = reinterpret_cast<std::byte*>(arena.data());
   write_indices(entries, indices);
+  batches.reserve(batches.size() + cuts.size());  // Exactly: they are never appended to often.
   for (const Cut& cut : cuts) {
     batches.push_back(batch_of<Entry>(cut, indices));
   }
@@ -174,12 +239,9 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
   team.for_each(cells.num_groups(), [&](std::size_t group, int) {
     FilledBucket<Entry>& bucket = buckets[group];
-    std::vector<Entry> pool;
-    for (std::size_t cell = cells.group_begin(group); cell < cells.group_begin(group + 1); ++cell) {
-      const FilledCell<Entry>& from = filled[cell];
-      bucket.batches.insert(bucket.batches.end(), from.batches.begin(), from.batches.end());
-      pool.insert(pool.end(), from.open.begin(), from.open.end());
-    }
+    const std::size_t begin = cells.group_begin(group);
+    LargeVector<Entry> pool =
+        gather(std::span(filled).subspan(begin, cells.group_begin(group + 1) - begin), bucket);
     bucket.samples = survey.classes[group].samples;
     fill_pool(std::move(pool), options, bounds, bucket);
   });

@@ -13,6 +13,7 @@
 #include "core/entries.h"
 #include "core/fill.h"
 #include "core/lengths.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "core/threads.h"
 
@@ -56,8 +57,8 @@ template <class Entry>
 struct FilledBucket {
   using Index = typename Entry::Index;
 
-  std::vector<Batch<Entry>> batches;  // In fill order.
-  std::vector<Batch<Entry>> alone;    // One sample each, that fit no batch with others.
+  LargeVector<Batch<Entry>> batches;  // In fill order.
+  LargeVector<Batch<Entry>> alone;    // One sample each, that fit no batch with others.
   std::vector<std::vector<Index>> arenas;
   std::uint64_t samples = 0;  // In `batches`.
 

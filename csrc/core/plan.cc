@@ -93,10 +93,10 @@ void check_fits(const Settlement& settlement, std::span<const FilledBucket<Entry
 
 // Returns the numbers of the steps in the order in which they come.
 template <class Entry>
-std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOptions& options,
+LargeVector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOptions& options,
                                        std::size_t num_replicas, Stream stream, Team& team) {
   const std::size_t num_steps = steps.batches.size() / num_replicas;
-  std::vector<std::uint32_t> sequence(num_steps);
+  LargeVector<std::uint32_t> sequence(num_steps);
   if (options.order == Order::kMixed || options.order == Order::kAscending ||
       options.order == Order::kDescending) {
     std::iota(sequence.begin(), sequence.end(), std::uint32_t{0});
@@ -130,45 +130,70 @@ std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOpti
   return sequence;
 }
 
-// Copies the steps' batches to where they belong.
+// Until the indices are copied, offsets say where from. That saves an array where memory peaks.
+std::int64_t as_offset(const std::byte* address) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
+}
+const std::byte* as_address(std::int64_t offset) {
+  return reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset));
+}
+
+// Copies the steps' batches to where they belong, in slices of whole steps.
 template <class Entry, class Width>
-EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence,
-                  std::size_t num_replicas, std::uint64_t pad_to_multiple_of, Team& team) {
+EpochPlan lay_out(Steps<Entry> steps, LargeVector<std::uint32_t> sequence, std::size_t num_replicas,
+                  std::uint64_t pad_to_multiple_of, Team& team) {
   using Index = typename Entry::Index;
   const std::size_t num_batches = steps.batches.size();
-  const auto source_of = [&](std::size_t batch) {
-    return num_replicas == 1 ? sequence[batch]
-                             : sequence[batch / num_replicas] * num_replicas + batch % num_replicas;
-  };
+  const std::size_t num_steps = sequence.size();
+  const std::size_t slice_steps = std::max<std::size_t>(1, kSliceBatches / num_replicas);
+  const std::size_t num_slices = (num_steps + slice_steps - 1) / slice_steps;
   EpochPlan plan;
-  plan.num_steps = sequence.size();
+  plan.num_steps = num_steps;
   plan.offsets = Buffer<std::int64_t>(num_batches + 1);
-  std::int64_t offset = 0;
-  for (std::size_t batch = 0; batch < num_batches; ++batch) {
-    plan.offsets[batch] = offset;
-    offset += static_cast<std::int64_t>(steps.batches[source_of(batch)].count);
-  }
-  plan.offsets[num_batches] = offset;
-  Buffer<Index> indices(static_cast<std::size_t>(offset));
-  Buffer<Width> widths(num_batches);
   plan.buckets = Buffer<std::int16_t>(num_batches);
-  const std::size_t num_slices = (num_batches + kSliceBatches - 1) / kSliceBatches;
+  Buffer<Width> widths(num_batches);
+  Buffer<Index> counts(num_batches);
+  std::vector<std::int64_t> slice_offsets(num_slices + 1);
   team.for_each(num_slices, [&](std::size_t slice, int) {
-    const std::size_t end = std::min(num_batches, (slice + 1) * kSliceBatches);
-    for (std::size_t batch = slice * kSliceBatches; batch < end; ++batch) {
-      if (batch + kPrefetchBatches < end) {
-        const Batch<Entry>& later = steps.batches[source_of(batch + kPrefetchBatches)];
-        __builtin_prefetch(later.indices);
-        __builtin_prefetch(later.indices + 64);
+    std::int64_t samples = 0;
+    const std::size_t end = std::min(num_steps, (slice + 1) * slice_steps);
+    for (std::size_t step = slice * slice_steps; step < end; ++step) {
+      const std::size_t first = step * num_replicas;
+      const std::size_t source = sequence[step] * num_replicas;
+      for (std::size_t rank = 0; rank < num_replicas; ++rank) {
+        const Batch<Entry>& from = steps.batches[source + rank];
+        plan.offsets[first + rank] = as_offset(from.indices);
+        plan.buckets[first + rank] = static_cast<std::int16_t>(steps.buckets[source + rank]);
+        widths[first + rank] = static_cast<Width>(width_of(from.longest, pad_to_multiple_of));
+        counts[first + rank] = from.count;
+        samples += static_cast<std::int64_t>(from.count);
       }
-      const std::size_t source = source_of(batch);
-      const Batch<Entry>& from = steps.batches[source];
-      std::memcpy(&indices[static_cast<std::size_t>(plan.offsets[batch])], from.indices,
-                  from.count * sizeof(Index));
-      plan.buckets[batch] = static_cast<std::int16_t>(steps.buckets[source]);
-      widths[batch] = static_cast<Width>(width_of(from.longest, pad_to_multiple_of));
+    }
+    slice_offsets[slice + 1] = samples;
+  });
+  free_memory(steps.batches);
+  free_memory(steps.buckets);
+  free_memory(sequence);
+  std::partial_sum(slice_offsets.begin(), slice_offsets.end(), slice_offsets.begin());
+  Buffer<Index> indices(static_cast<std::size_t>(slice_offsets.back()));
+  team.for_each(num_slices, [&](std::size_t slice, int) {
+    const std::size_t end = std::min(num_batches, (slice + 1) * slice_steps * num_replicas);
+    std::int64_t offset = slice_offsets[slice];
+    for (std::size_t batch = slice * slice_steps * num_replicas; batch < end; ++batch) {
+      if (batch + kPrefetchBatches < end) {
+        const std::byte* const later = as_address(plan.offsets[batch + kPrefetchBatches]);
+        for (std::size_t line = 0; line < counts[batch + kPrefetchBatches] * sizeof(Index);
+             line += 64) {
+          __builtin_prefetch(later + line);
+        }
+      }
+      std::memcpy(&indices[static_cast<std::size_t>(offset)], as_address(plan.offsets[batch]),
+                  counts[batch] * sizeof(Index));
+      plan.offsets[batch] = offset;
+      offset += static_cast<std::int64_t>(counts[batch]);
     }
   });
+  plan.offsets[num_batches] = slice_offsets.back();
   plan.indices = std::move(indices);
   plan.widths = std::move(widths);
   plan.repeats = std::move(steps.repeats);
@@ -322,9 +347,9 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
   const auto lay_out_steps = [&](Steps<Entry> formed) {
     using Width =
         std::conditional_t<sizeof(typename Entry::Index) == 4, std::int32_t, std::int64_t>;
-    const std::vector<std::uint32_t> sequence =
+    LargeVector<std::uint32_t> sequence =
         sequence_of(formed, options_, num_replicas, stream.substream(kOrder), team);
-    return lay_out<Entry, Width>(std::move(formed), sequence, num_replicas,
+    return lay_out<Entry, Width>(std::move(formed), std::move(sequence), num_replicas,
                                  options_.limits.pad_to_multiple_of, team);
   };
   if (options_.order == Order::kMixed) {

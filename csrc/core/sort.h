@@ -1,4 +1,4 @@
-// Sorting samples by length.
+// Sorting by whole numbers: samples by length, batches by cost.
 #pragma once
 
 #include <algorithm>
@@ -13,48 +13,55 @@ namespace evenstride {
 
 enum class Direction { kUp, kDown };
 
-// Sorts `entries` by length, stably: equal lengths keep their order, in both directions.
+// Sorts `items` by key_of(item), a std::uint64_t, stably: equal keys keep their order, in both
+// directions.
 //
-// A radix sort from the least significant digit, on the distance to the shortest (going up) or to
-// the longest (going down). O(entries * bytes of the range). Precondition: `scratch` is at least as
-// long as `entries` and does not overlap it. Thread-safe for disjoint spans.
-template <class Entry>
-void sort_by_length(std::span<Entry> entries, std::span<Entry> scratch, Direction direction) {
-  std::uint64_t shortest = ~std::uint64_t{0};
-  std::uint64_t longest = 0;
-  for (const Entry& entry : entries) {
-    shortest = std::min<std::uint64_t>(shortest, entry.length());
-    longest = std::max<std::uint64_t>(longest, entry.length());
+// A radix sort from the least significant digit, on the distance to the least key (going up) or to
+// the greatest (going down). O(items * bytes of the range). Precondition: `scratch` is at least as
+// long as `items` and does not overlap it. Thread-safe for disjoint spans.
+template <class Item, class KeyOf>
+void sort_by(std::span<Item> items, std::span<Item> scratch, Direction direction, KeyOf&& key_of) {
+  std::uint64_t least = ~std::uint64_t{0};
+  std::uint64_t greatest = 0;
+  for (const Item& item : items) {
+    least = std::min<std::uint64_t>(least, key_of(item));
+    greatest = std::max<std::uint64_t>(greatest, key_of(item));
   }
-  if (longest <= shortest) {
+  if (greatest <= least) {
     return;
   }
-  const auto key = [=](const Entry& entry) {
-    return direction == Direction::kUp ? entry.length() - shortest : longest - entry.length();
+  const auto distance = [&](const Item& item) {
+    return direction == Direction::kUp ? key_of(item) - least : greatest - key_of(item);
   };
-  const int bits = static_cast<int>(std::bit_width(longest - shortest));
+  const int bits = static_cast<int>(std::bit_width(greatest - least));
   const int passes = (bits + 7) / 8;
   const int digit_bits = (bits + passes - 1) / passes;  // Even digits need the fewest counters.
   const std::uint64_t mask = (std::uint64_t{1} << digit_bits) - 1;
-  std::span<Entry> from = entries;
-  std::span<Entry> to = scratch.first(entries.size());
+  std::span<Item> from = items;
+  std::span<Item> to = scratch.first(items.size());
   for (int pass = 0; pass < passes; ++pass) {
     const int shift = pass * digit_bits;
     std::array<std::size_t, 257> starts{};
-    for (const Entry& entry : from) {
-      ++starts[((key(entry) >> shift) & mask) + 1];
+    for (const Item& item : from) {
+      ++starts[((distance(item) >> shift) & mask) + 1];
     }
     for (std::size_t digit = 1; digit <= mask; ++digit) {
       starts[digit] += starts[digit - 1];
     }
-    for (const Entry& entry : from) {
-      to[starts[(key(entry) >> shift) & mask]++] = entry;
+    for (const Item& item : from) {
+      to[starts[(distance(item) >> shift) & mask]++] = item;
     }
     std::swap(from, to);
   }
-  if (from.data() != entries.data()) {
-    std::copy(from.begin(), from.end(), entries.begin());
+  if (from.data() != items.data()) {
+    std::copy(from.begin(), from.end(), items.begin());
   }
+}
+
+// Sorts `entries` by length, as `sort_by` does.
+template <class Entry>
+void sort_by_length(std::span<Entry> entries, std::span<Entry> scratch, Direction direction) {
+  sort_by(entries, scratch, direction, [](const Entry& entry) { return entry.length(); });
 }
 
 }  // namespace evenstride

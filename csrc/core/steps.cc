@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/labels.h"
+#include "core/memory.h"
+#include "core/sort.h"
 
 namespace evenstride {
 namespace {
@@ -15,8 +17,8 @@ enum StreamName : std::uint64_t { kRests, kDropped, kRepeats, kOrder, kRanks };
 // Batches of several buckets, each with its bucket.
 template <class Entry>
 struct Mixture {
-  std::vector<Batch<Entry>> batches;
-  std::vector<std::uint16_t> buckets;
+  LargeVector<Batch<Entry>> batches;
+  LargeVector<std::uint16_t> buckets;
 
   [[nodiscard]] std::size_t size() const { return batches.size(); }
   void append(std::span<const Batch<Entry>> more, std::size_t bucket) {
@@ -61,6 +63,7 @@ class Former {
   // Most expensive first. With drop_last the rest, drawn at random, stands last.
   void sort_by_cost(std::size_t k) {
     auto& batches = buckets_[k].batches;
+    batches.reserve(batches.size() + buckets_[k].alone.size());
     batches.insert(batches.end(), buckets_[k].alone.begin(), buckets_[k].alone.end());
     if (num_replicas_ == 1) {
       return;
@@ -70,11 +73,11 @@ class Former {
       shuffle(std::span(batches), Draws(stream_.substream(kRests).substream(k)));
       sorted -= batches.size() % num_replicas_;
     }
-    const auto cost = [this](const Batch<Entry>& batch) {
-      return batch.count * width_of(batch.longest, pad_to_multiple_of_);
-    };
-    std::stable_sort(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(sorted),
-                     [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
+    LargeVector<Batch<Entry>> scratch(sorted);
+    sort_by(std::span(batches).first(sorted), std::span(scratch), Direction::kDown,
+            [this](const Batch<Entry>& batch) {
+              return batch.count * width_of(batch.longest, pad_to_multiple_of_);
+            });
   }
 
   void hand_rests_on() {
@@ -184,7 +187,7 @@ class Former {
 
   void write_label(std::size_t k, std::size_t first_step) {
     const LabelledSteps& steps = labelled_[k];
-    std::vector<std::uint32_t> order(steps.num_runs + steps.mixed.size());
+    LargeVector<std::uint32_t> order(steps.num_runs + steps.mixed.size());
     std::iota(order.begin(), order.end(), std::uint32_t{0});
     shuffle(std::span(order), Draws(stream_.substream(kOrder).substream(k)));
     std::size_t to = first_step * num_replicas_;
@@ -198,6 +201,7 @@ class Former {
         steps_.buckets[to] = is_run ? static_cast<std::uint16_t>(k) : mixed_.buckets[from + i];
       }
     }
+    free_memory(buckets_[k].batches);
     draw_ranks(steps_, num_replicas_, first_step, first_step + order.size(),
                stream_.substream(kRanks));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/compose.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "core/settle.h"
 #include "core/threads.h"
@@ -15,8 +16,8 @@ namespace evenstride {
 // All steps of an epoch: batch i of step s stands at s * num_replicas + i and goes to rank i.
 template <class Entry>
 struct Steps {
-  std::vector<Batch<Entry>> batches;
-  std::vector<std::uint16_t> buckets;           // The bucket of each batch.
+  LargeVector<Batch<Entry>> batches;
+  LargeVector<std::uint16_t> buckets;           // The bucket of each batch.
   std::vector<std::uint64_t> steps_per_bucket;  // By their labels, see `label_of`.
   std::vector<std::uint64_t> repeats;           // Indices of samples that are there once more.
   std::vector<std::uint64_t> dropped;           // Indices of samples that are in no step.
@@ -29,7 +30,8 @@ struct Steps {
 // num_replicas hands the rest, its cheapest, on to the next shorter bucket, whose most expensive
 // complete a mixed step. With drop_last the rests are drawn at random, fewer than num_replicas of
 // their batches are dropped, and the others form mixed steps in bucket order. Which rank gets which
-// batch of a step is drawn. O(batches * log batches). The result does not depend on the team.
+// batch of a step is drawn. O(batches). The result does not depend on the team. Takes the batches
+// out of `buckets`; what they refer to stays there.
 template <class Entry>
 [[nodiscard]] Steps<Entry> form_steps(std::span<FilledBucket<Entry>> buckets,
                                       const Settlement& settlement, const StepOptions& options,

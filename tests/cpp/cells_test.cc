@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -152,7 +151,7 @@ TYPED_TEST(CellsOf, CellsAreTheSameForEveryNumberOfThreads) {
   }
 }
 
-TYPED_TEST(CellsOf, CellsThatOverflowTheirRoomAreCountedAndTheSame) {
+TYPED_TEST(CellsOf, CellsThatOverflowTheirRoomAreTheSame) {
   Random random(3);
   for (int trial = 0; trial < 100; ++trial) {
     Deal deal = random_deal(random, 2000);
@@ -295,7 +294,7 @@ TEST(Cells, EachPlaceInALargeCellIsAsLikely) {
 TYPED_TEST(CellsOf, ACellsMemoryHoldsItsSamplesAndNoOthers) {
   const Dealt<TypeParam> cells(5000, 300, 3);
   for (std::size_t cell = 0; cell < cells->num_cells(); ++cell) {
-    std::memset(cells->memory(cell), 0xFF, cells->samples(cell) * sizeof(TypeParam));
+    std::ranges::fill(cells->memory(cell), std::byte{0xFF});
     for (std::size_t other = cell + 1; other < cells->num_cells(); ++other) {
       std::vector<TypeParam> entries(cells->samples(other));
       cells->read(other, entries);

@@ -153,7 +153,7 @@ inline Values indices_below(std::size_t size) {
 }
 
 template <class Entry>
-Batches indices_of(const std::vector<Batch<Entry>>& batches) {
+Batches indices_of(const LargeVector<Batch<Entry>>& batches) {
   Batches result;
   for (const Batch<Entry>& batch : batches) {
     Values& indices = result.emplace_back();
