@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evenstride.command_base import ask, print_json
 from evenstride.command_options import Column, Counts, Key, option
-from evenstride.command_outputs import Json
+from evenstride.command_outputs import Json  # noqa: TC001 - Typer reads it.
 from evenstride.terminal import print_blocks
 from evenstride.write_lengths import write_lengths
 
