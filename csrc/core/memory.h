@@ -68,7 +68,7 @@ class PageAllocator {
  private:
   static bool is_large([[maybe_unused]] std::size_t size) {
 #ifdef __linux__
-    constexpr std::size_t kLarge = std::size_t{1} << 20;
+    constexpr std::size_t kLarge = std::size_t{1} << 19;
     return size >= kLarge / sizeof(T);
 #else
     return false;
