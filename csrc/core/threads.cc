@@ -5,8 +5,11 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
 #include <utility>
+
+#include "core/cgroup.h"
 
 namespace evenstride {
 namespace {
@@ -27,16 +30,29 @@ void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old
   value.wait(old, std::memory_order_acquire);
 }
 
+#ifdef __linux__
+// Read once. No lock guards it, since another thread could hold that during a fork.
+double granted_processors() {
+  static constinit std::atomic<double> granted{0};
+  if (granted.load(std::memory_order_relaxed) == 0) {
+    granted.store(std::ceil(processors_of_cgroups()), std::memory_order_relaxed);
+  }
+  return granted.load(std::memory_order_relaxed);
+}
+#endif
+
 }  // namespace
 
 int available_processors() {
+  int processors = static_cast<int>(std::thread::hardware_concurrency());
 #ifdef __linux__
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
-    return std::max(1, CPU_COUNT(&allowed));
+    processors = CPU_COUNT(&allowed);
   }
+  processors = static_cast<int>(std::min<double>(processors, granted_processors()));
 #endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, processors);
 }
 
 Team::Team(int num_threads) {

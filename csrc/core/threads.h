@@ -12,7 +12,8 @@
 
 namespace evenstride {
 
-// Returns how many processors this process may run on, at least 1.
+// Returns how many processors this process may run on, at least 1: those that it is bound to, and
+// as many as its control groups grant, a part of one counted as one. What they grant is read once.
 [[nodiscard]] int available_processors();
 
 // The caller's thread and `num_threads - 1` helpers, which wait between loops and end with the
