@@ -75,18 +75,21 @@ struct FilledCell {
 template <class Entry>
 FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::span<Entry> entries,
                             std::span<Entry> scratch, const ComposeOptions& options,
-                            const LengthBounds& bounds, Stream stream) {
+                            const LengthBounds& bounds, Stream stream, const Watch& watch) {
   if (is_random(options.composition)) {
-    cells.read_shuffled(cell, stream.substream(cell), entries);
+    cells.read_shuffled(cell, stream.substream(cell), entries, watch);
   } else {
-    cells.read(cell, entries);
+    cells.read(cell, entries, watch);
   }
-  const std::size_t settled = arrange(entries, scratch, options);
+  const std::size_t settled = arrange(entries, scratch, options, watch);
   std::byte* const indices = cells.memory(cell);
   FilledCell<Entry> filled;
+  StepCheck check(watch);
   const std::size_t open =
-      fill(std::span<const Entry>(entries.first(settled)), bounds,
-           [&](const Cut& cut) { filled.batches.push_back(batch_of<Entry>(cut, indices)); });
+      fill(std::span<const Entry>(entries.first(settled)), bounds, [&](const Cut& cut) {
+        check(cut.end - cut.begin);
+        filled.batches.push_back(batch_of<Entry>(cut, indices));
+      });
   write_indices(std::span<const Entry>(entries.first(open)), indices);
   filled.open.assign(entries.begin() + static_cast<std::ptrdiff_t>(open), entries.end());
   return filled;
@@ -94,15 +97,19 @@ FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::sp
 
 template <class Entry>
 void fill_pool(std::vector<Entry> pool, const ComposeOptions& options, const LengthBounds& bounds,
-               FilledBucket<Entry>& bucket) {
+               FilledBucket<Entry>& bucket, const Watch& watch) {
   if (options.composition == Composition::kWindow) {
     std::vector<Entry> scratch(pool.size());
     const std::span<Entry> rest =
-        std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options));
-    sort_by_length(rest, std::span(scratch), Direction::kUp);
+        std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options, watch));
+    sort_by_length(rest, std::span(scratch), Direction::kUp, watch);
   }
   std::vector<Cut> cuts;
-  fill_all(std::span<const Entry>(pool), bounds, [&](const Cut& cut) { cuts.push_back(cut); });
+  StepCheck check(watch);
+  fill_all(std::span<const Entry>(pool), bounds, [&](const Cut& cut) {
+    check(cut.end - cut.begin);
+    cuts.push_back(cut);
+  });
   bucket.append(pool, cuts);
 }
 
@@ -127,15 +134,15 @@ void FilledBucket<Entry>::append(std::span<const Entry> entries, std::span<const
 
 template <class Entry>
 std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
-                    const ComposeOptions& options) {
+                    const ComposeOptions& options, const Watch& watch) {
   switch (options.composition) {
     case Composition::kShuffle:
       return entries.size();
     case Composition::kFrozen:
-      sort_by_length(entries, scratch, Direction::kUp);
+      sort_by_length(entries, scratch, Direction::kUp, watch);
       return entries.size();
     case Composition::kSorted:
-      sort_by_length(entries, scratch, Direction::kDown);
+      sort_by_length(entries, scratch, Direction::kDown, watch);
       return entries.size();
     case Composition::kWindow:
       break;
@@ -144,7 +151,7 @@ std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
   for (Direction direction = Direction::kUp; options.window <= entries.size() - settled;
        direction = direction == Direction::kUp ? Direction::kDown : Direction::kUp) {
     const auto window = static_cast<std::size_t>(options.window);
-    sort_by_length(entries.subspan(settled, window), scratch, direction);
+    sort_by_length(entries.subspan(settled, window), scratch, direction, watch);
     settled += window;
   }
   return settled;
@@ -166,22 +173,27 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   const std::size_t largest = cells.largest();
   team.for_each(cells.num_cells(), [&](std::size_t cell, int member) {
     Buffers& mine = buffers[static_cast<std::size_t>(member)];
-    mine.entries.resize(largest);
-    mine.scratch.resize(options.composition == Composition::kShuffle ? 0 : largest);
-    filled[cell] = fill_cell(cells, cell, std::span(mine.entries).first(cells.samples(cell)),
-                             std::span(mine.scratch), options, bounds, stream.substream(1));
+    const std::size_t samples = cells.samples(cell);
+    resize_in_pieces(mine.entries, largest, team.watch());
+    resize_in_pieces(mine.scratch, options.composition == Composition::kShuffle ? 0 : largest,
+                     team.watch());
+    filled[cell] =
+        fill_cell(cells, cell, std::span(mine.entries).first(samples), std::span(mine.scratch),
+                  options, bounds, stream.substream(1), team.watch());
+    team.watch().advance(kFillWork * samples);
   });
   std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
   team.for_each(cells.num_groups(), [&](std::size_t group, int) {
     FilledBucket<Entry>& bucket = buckets[group];
     std::vector<Entry> pool;
     for (std::size_t cell = cells.group_begin(group); cell < cells.group_begin(group + 1); ++cell) {
+      team.watch().check();
       const FilledCell<Entry>& from = filled[cell];
       bucket.batches.insert(bucket.batches.end(), from.batches.begin(), from.batches.end());
       pool.insert(pool.end(), from.open.begin(), from.open.end());
     }
     bucket.samples = survey.classes[group].samples;
-    fill_pool(std::move(pool), options, bounds, bucket);
+    fill_pool(std::move(pool), options, bounds, bucket, team.watch());
   });
   FilledBucket<Entry> alone = std::move(buckets.back());
   buckets.pop_back();
@@ -192,8 +204,10 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   return buckets;
 }
 
-template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>, const ComposeOptions&);
-template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&);
+template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>, const ComposeOptions&,
+                             const Watch&);
+template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&,
+                             const Watch&);
 template std::vector<FilledBucket<PackedEntry>> compose(const Lengths&, const Classes&,
                                                         const Survey&, const ComposeOptions&,
                                                         Stream, Workspace&, Team&);

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/balanced.h"
 #include "core/checks.h"
 #include "core/complete.h"
 #include "core/edges.h"
@@ -26,6 +27,7 @@ constexpr std::uint64_t kTailSteps = 8;            // Refilled to make a whole n
 constexpr std::size_t kSamplesPerThread = 65'536;  // Fewer do not repay a thread's start.
 constexpr std::size_t kPrefetchBatches = 8;
 constexpr std::size_t kSliceBatches = 2048;
+constexpr std::uint64_t kLayOutWork = 20;  // Of a sample, for a watch.
 
 void check(const StepOptions& steps) {
   check_count("num_replicas", steps.num_replicas);
@@ -65,8 +67,10 @@ PlanOptions checked(const PlanOptions& options) {
   return result;
 }
 
-Survey survey_in(const Lengths& lengths, const Classes& classes, const PlanOptions& options) {
-  Team team(options.num_threads);
+Survey survey_in(const Lengths& lengths, const Classes& classes, const PlanOptions& options,
+                 Watch* watch) {
+  Team team(options.num_threads, watch);
+  team.watch().expect(kSurveyWork * num_samples(lengths));
   return survey(lengths, classes, options.limits, options.admission, team);
 }
 
@@ -101,13 +105,16 @@ std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOpti
       options.order == Order::kDescending) {
     std::iota(sequence.begin(), sequence.end(), std::uint32_t{0});
     if (options.order != Order::kMixed) {
+      StepCheck check(team.watch());
       std::vector<std::uint64_t> longest(num_steps);
       for (std::size_t i = 0; i < steps.batches.size(); ++i) {
+        check();
         auto& step = longest[i / num_replicas];
         step = std::max<std::uint64_t>(step, steps.batches[i].longest);
       }
       const bool is_ascending = options.order == Order::kAscending;
       std::stable_sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+        check();
         return is_ascending ? longest[a] < longest[b] : longest[a] > longest[b];
       });
     }
@@ -124,9 +131,11 @@ std::vector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOpti
     next[k] = first;
     first += static_cast<std::uint32_t>(steps.steps_per_bucket[k]);
   }
-  for (std::size_t place = 0; place < num_steps; ++place) {
-    sequence[place] = next[labels[place]]++;
-  }
+  in_pieces(team.watch(), 0, num_steps, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t place = begin; place < end; ++place) {
+      sequence[place] = next[labels[place]]++;
+    }
+  });
   return sequence;
 }
 
@@ -144,10 +153,12 @@ EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence
   plan.num_steps = sequence.size();
   plan.offsets = Buffer<std::int64_t>(num_batches + 1);
   std::int64_t offset = 0;
-  for (std::size_t batch = 0; batch < num_batches; ++batch) {
-    plan.offsets[batch] = offset;
-    offset += static_cast<std::int64_t>(steps.batches[source_of(batch)].count);
-  }
+  in_pieces(team.watch(), 0, num_batches, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t batch = begin; batch < end; ++batch) {
+      plan.offsets[batch] = offset;
+      offset += static_cast<std::int64_t>(steps.batches[source_of(batch)].count);
+    }
+  });
   plan.offsets[num_batches] = offset;
   Buffer<Index> indices(static_cast<std::size_t>(offset));
   Buffer<Width> widths(num_batches);
@@ -155,6 +166,7 @@ EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence
   const std::size_t num_slices = (num_batches + kSliceBatches - 1) / kSliceBatches;
   team.for_each(num_slices, [&](std::size_t slice, int) {
     const std::size_t end = std::min(num_batches, (slice + 1) * kSliceBatches);
+    StepCheck check(team.watch());
     for (std::size_t batch = slice * kSliceBatches; batch < end; ++batch) {
       if (batch + kPrefetchBatches < end) {
         const Batch<Entry>& later = steps.batches[source_of(batch + kPrefetchBatches)];
@@ -163,11 +175,15 @@ EpochPlan lay_out(Steps<Entry> steps, const std::vector<std::uint32_t>& sequence
       }
       const std::size_t source = source_of(batch);
       const Batch<Entry>& from = steps.batches[source];
+      check(from.count);
       std::memcpy(&indices[static_cast<std::size_t>(plan.offsets[batch])], from.indices,
                   from.count * sizeof(Index));
       plan.buckets[batch] = static_cast<std::int16_t>(steps.buckets[source]);
       widths[batch] = static_cast<Width>(width_of(from.longest, pad_to_multiple_of));
     }
+    team.watch().advance(
+        kLayOutWork *
+        static_cast<std::uint64_t>(plan.offsets[end] - plan.offsets[slice * kSliceBatches]));
   });
   plan.indices = std::move(indices);
   plan.widths = std::move(widths);
@@ -192,8 +208,8 @@ LengthHistogram admitted_lengths(const LengthHistogram& all, const FillLimits& l
 }  // namespace
 
 std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets& buckets,
-                                           std::uint64_t merge_buckets,
-                                           const PlanOptions& options) {
+                                           std::uint64_t merge_buckets, const PlanOptions& options,
+                                           Watch* watch) {
   check_count("merge_buckets", merge_buckets);
   if (const auto* given = std::get_if<std::vector<std::uint64_t>>(&buckets)) {
     check_edges(*given);
@@ -202,7 +218,8 @@ std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets
   const std::uint64_t num_buckets = std::get<std::uint64_t>(buckets);
   check_count("buckets", num_buckets);
   const PlanOptions valid = for_samples(checked(options), num_samples(lengths));
-  Team team(valid.num_threads);
+  Team team(valid.num_threads, watch);
+  team.watch().expect((kHistogramWork + kSurveyWork) * num_samples(lengths));
   const LengthHistogram admitted =
       admitted_lengths(length_histogram(lengths, team), valid.limits, valid.admission);
   if (admitted.lengths.empty()) {
@@ -212,17 +229,17 @@ std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets
 }
 
 Planner::Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
-                 const PlanOptions& options)
+                 const PlanOptions& options, Watch* watch)
     : lengths_(lengths),
       options_(for_samples(checked(options), num_samples(lengths))),
       classes_(std::move(inner_edges), options_.limits, options_.admission, num_samples(lengths)),
-      survey_(survey_in(lengths_, classes_, options_)) {
+      survey_(survey_in(lengths_, classes_, options_, watch)) {
   // Buckets above the longest sample are no buckets; without them the classes are numbered anew.
   std::vector<std::uint64_t> kept = classes_.inner_edges();
   std::erase_if(kept, [&](std::uint64_t edge) { return edge > survey_.longest; });
   if (kept.size() != classes_.inner_edges().size()) {
     classes_ = Classes(std::move(kept), options_.limits, options_.admission, num_samples(lengths));
-    survey_ = survey_in(lengths_, classes_, options_);
+    survey_ = survey_in(lengths_, classes_, options_, watch);
   }
 }
 
@@ -237,6 +254,25 @@ bool Planner::is_packed() const {
   const std::uint64_t widest = width_of(survey_.longest, options_.limits.pad_to_multiple_of);
   return !options_.force_wide && widest <= std::numeric_limits<std::int32_t>::max() &&
          num_samples(lengths_) < std::uint64_t{1} << 32;
+}
+
+std::uint64_t Planner::work_to_settle() const {
+  return (kDealWork + kFillWork) * survey_.admitted.samples;
+}
+
+// Of the orders, only those that take long count.
+std::uint64_t Planner::work_to_plan(const StepOptions& steps) const {
+  const std::uint64_t samples = survey_.admitted.samples;
+  std::uint64_t work = work_to_settle() + kLayOutWork * samples;
+  if (options_.order == Order::kMixed) {
+    work += kCutWork * samples;
+  } else if (options_.order == Order::kBalanced || options_.order == Order::kStratified) {
+    const std::uint64_t batches =
+        std::max(survey_.admitted.tokens / options_.limits.token_budget,
+                 survey_.admitted.samples / options_.limits.max_batch_size);
+    work += balanced_work(classes_.num_buckets()) * (batches / steps.num_replicas);
+  }
+  return work;
 }
 
 // The planner's workspace, or one of its own while another thread plans. It never waits: in a child
@@ -255,19 +291,21 @@ class Planner::WorkspaceLease {
   Workspace* workspace_;
 };
 
-Settlement Planner::settle(const StepOptions& steps) {
+Settlement Planner::settle(const StepOptions& steps, Watch* watch) {
   check(steps);
   const WorkspaceLease lease(*this);
-  Team team(options_.num_threads);
+  Team team(options_.num_threads, watch);
+  team.watch().expect(work_to_settle());
   return is_packed() ? settle_as<PackedEntry>(steps, lease.workspace(), team)
                      : settle_as<WideEntry>(steps, lease.workspace(), team);
 }
 
 EpochPlan Planner::plan(std::uint64_t epoch, const StepOptions& steps,
-                        const std::optional<Settlement>& settlement) {
+                        const std::optional<Settlement>& settlement, Watch* watch) {
   check(steps);
   const WorkspaceLease lease(*this);
-  Team team(options_.num_threads);
+  Team team(options_.num_threads, watch);
+  team.watch().expect(work_to_plan(steps));
   return is_packed() ? plan_as<PackedEntry>(epoch, steps, settlement, lease.workspace(), team)
                      : plan_as<WideEntry>(epoch, steps, settlement, lease.workspace(), team);
 }
@@ -335,7 +373,7 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
   check_fits(settled, std::span<const FilledBucket<Entry>>(buckets));
   team.for_each(buckets.size(), [&](std::size_t k, int) {
     complete(buckets[k], settled.batches[k] - buckets[k].alone.size(), kTailSteps * num_replicas,
-             lengths_, options_.limits);
+             lengths_, options_.limits, team.watch());
   });
   return lay_out_steps(form_steps(std::span(buckets), settled, steps,
                                   options_.limits.pad_to_multiple_of, stream.substream(kSteps),

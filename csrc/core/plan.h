@@ -73,14 +73,19 @@ using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
 
 // Returns inner edges: those given, or those that optimal_edges finds for the samples that
 // `options` admit, with every `merge_buckets` adjacent buckets made one. Throws
-// std::invalid_argument for bad edges, options and lengths.
+// std::invalid_argument for bad edges, options and lengths. A watch expects a planner to be made
+// next.
 [[nodiscard]] std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths,
                                                          const Buckets& buckets,
                                                          std::uint64_t merge_buckets,
-                                                         const PlanOptions& options);
+                                                         const PlanOptions& options,
+                                                         Watch* watch = nullptr);
 
 // Plans epochs of one set of lengths. Keeps memory of about 8 bytes a sample from plan to plan (16
 // where entries are wide); for kMixed a plan takes 12 (24) more while it is made.
+//
+// What takes a watch comes to a check within a few tenths of a second, whatever the number of
+// samples. A planner whose call was stopped is as it was before.
 //
 // Thread-safe: calls at the same time do not wait, but all but one make memory of their own. Also
 // safe in a child that was forked at any moment.
@@ -90,25 +95,27 @@ class Planner {
   // std::invalid_argument for bad edges, options and lengths; all messages name the rule and the
   // value.
   Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
-          const PlanOptions& options);
+          const PlanOptions& options, Watch* watch = nullptr);
 
   // Returns the edges of all buckets: one more than there are buckets, from 0 to longest + 1. Inner
   // edges above the longest sample are left out.
   [[nodiscard]] std::vector<std::uint64_t> edges() const;
 
+  [[nodiscard]] const Lengths& lengths() const noexcept { return lengths_; }
   [[nodiscard]] const Classes& classes() const noexcept { return classes_; }
   [[nodiscard]] const Survey& survey() const noexcept { return survey_; }
 
   // Returns how many batches each bucket is to make in every epoch, as epoch 0 has it. Throws
   // std::invalid_argument if there would be no step, or not as many as `steps` asks for.
-  [[nodiscard]] Settlement settle(const StepOptions& steps);
+  [[nodiscard]] Settlement settle(const StepOptions& steps, Watch* watch = nullptr);
 
   // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for
   // every number of threads and on every platform. Without a settlement the epoch is settled by
   // itself, and throws as `settle` does; else it must come from `settle` with the same `steps`, and
   // std::invalid_argument is thrown if it cannot.
   [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
-                               const std::optional<Settlement>& settlement = std::nullopt);
+                               const std::optional<Settlement>& settlement = std::nullopt,
+                               Watch* watch = nullptr);
 
  private:
   class WorkspaceLease;
@@ -123,6 +130,8 @@ class Planner {
   [[nodiscard]] Settlement settlement_of(std::span<const FilledBucket<Entry>> buckets,
                                          const StepOptions& steps, Team& team) const;
   [[nodiscard]] bool is_packed() const;
+  [[nodiscard]] std::uint64_t work_to_settle() const;
+  [[nodiscard]] std::uint64_t work_to_plan(const StepOptions& steps) const;
 
   Lengths lengths_;
   PlanOptions options_;

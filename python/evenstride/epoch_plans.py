@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from evenstride import _core
 from evenstride.planner import make_plan
+from evenstride.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenstride.lengths import LengthArray
     from evenstride.options import PlanOptions
     from evenstride.plan import EpochPlan
@@ -17,13 +20,21 @@ if TYPE_CHECKING:
 class EpochPlans:
     """The epochs of one set of lengths; the last one that was asked for is kept."""
 
-    def __init__(self, lengths: LengthArray, options: PlanOptions, num_threads: int) -> None:
+    def __init__(
+        self,
+        lengths: LengthArray,
+        options: PlanOptions,
+        num_threads: int,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
         self._lengths = lengths
         self._options = options
         self._num_threads = num_threads
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
-        self.planner = options.planner(lengths, num_threads)
+        self._progress = progress
+        with Progress(progress) as told:
+            self.planner = options.planner(lengths, num_threads, told.part(0.0, 1.0))
 
     @property
     def is_settled(self) -> bool:
@@ -32,11 +43,13 @@ class EpochPlans:
 
     def settle(self, num_replicas: int) -> None:
         """Settle for how many ranks the plans are, and so how many steps they all have."""
-        settlement = self.planner.settle(
-            num_replicas=num_replicas,
-            drop_last=self._options.drop_last,
-            steps_per_epoch=self._options.steps_per_epoch,
-        )
+        with Progress(self._progress) as told:
+            settlement = self.planner.settle(
+                num_replicas=num_replicas,
+                drop_last=self._options.drop_last,
+                steps_per_epoch=self._options.steps_per_epoch,
+                progress=told.part(0.0, 1.0),
+            )
         self._settled = num_replicas, settlement
 
     @property
@@ -60,14 +73,16 @@ class EpochPlans:
         """Return the plan of an epoch."""
         if self._kept is None or self._kept.epoch != epoch:
             num_replicas, settlement = self._settlement
-            self._kept = make_plan(
-                self.planner,
-                self._lengths,
-                self._options,
-                epoch=epoch,
-                num_replicas=num_replicas,
-                settlement=settlement,
-            )
+            with Progress(self._progress) as told:
+                self._kept = make_plan(
+                    self.planner,
+                    self._lengths,
+                    self._options,
+                    epoch=epoch,
+                    num_replicas=num_replicas,
+                    settlement=settlement,
+                    progress=told.part(0.0, 1.0),
+                )
         return self._kept
 
     @cached_property

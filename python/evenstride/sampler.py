@@ -17,7 +17,7 @@ from evenstride.ranks import checked_ranks, resolved_num_replicas, resolved_rank
 from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from evenstride.lengths import Lengths
     from evenstride.plan import EpochPlan
@@ -90,6 +90,12 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         steps that epoch 0 naturally has, in every epoch.
     num_threads : int, optional
         Threads to plan with; by default up to four, as far as this process has processors.
+    progress : callable, optional
+        Called with the fraction that is done, in ``[0, 1]``, at most ten times a second while work
+        takes longer than a tenth of a second, last with 1.0. What it raises ends the work.
+        Each piece of work goes from 0 to 1 by itself: looking at the lengths, settling the steps,
+        planning an epoch. It is not pickled: a sampler that was has none. Ctrl-C ends the work
+        too, with or without a callback.
 
     Attributes
     ----------
@@ -153,6 +159,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         empty: str = "keep",
         steps_per_epoch: SupportsIndex | None = None,
         num_threads: SupportsIndex | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> None:
         self.options = PlanOptions.of(
             token_budget=token_budget,
@@ -181,13 +188,13 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
         self.finished: int | None = None  # The epoch of which a pass was the last to end.
-        self._prepare()
+        self._prepare(progress)
         self.options.warn_of_removed(self._plans.planner, stacklevel=2)
         if self._given_ranks[0] is not None:
             self._settled()
 
-    def _prepare(self) -> None:
-        self._plans = EpochPlans(self.lengths, self.options, self._num_threads)
+    def _prepare(self, progress: Callable[[float], None] | None = None) -> None:
+        self._plans = EpochPlans(self.lengths, self.options, self._num_threads, progress)
         self._rank: int | None = None
 
     def _settled(self) -> EpochPlans:
