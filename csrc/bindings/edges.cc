@@ -4,7 +4,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/unlocked.h"
+#include "bindings/watched.h"
 #include "core/histogram.h"
 
 namespace evenstride {
@@ -18,9 +18,11 @@ void def_edges(py::module_& m) {
         const FillLimits limits{.token_budget = token_budget,
                                 .max_batch_size = max_batch_size,
                                 .pad_to_multiple_of = pad_to_multiple_of};
-        const Unlocked unlocked;
-        Team team(num_threads);
-        return optimal_edges(length_histogram(view, team), num_buckets, limits, team);
+        return watched(
+            takes_long(view) || num_buckets > kManyBuckets, std::nullopt, [=](Watch& watch) {
+              Team team(num_threads, &watch);
+              return optimal_edges(length_histogram(view, team), num_buckets, limits, team);
+            });
       },
       py::arg("lengths").noconvert(), py::arg("num_buckets"), py::kw_only(),
       py::arg("token_budget"), py::arg("max_batch_size"), py::arg("pad_to_multiple_of"),

@@ -2,7 +2,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/unlocked.h"
+#include "bindings/watched.h"
 
 namespace evenstride {
 
@@ -11,9 +11,10 @@ void def_fingerprint(py::module_& m) {
       "fingerprint",
       [](const py::array& lengths, int num_threads) {
         const Lengths view = as_lengths(lengths);
-        const Unlocked unlocked;
-        Team team(num_threads);
-        return fingerprint(view, team);
+        return watched(takes_long(view), std::nullopt, [=](Watch& watch) {
+          Team team(num_threads, &watch);
+          return fingerprint(view, team);
+        });
       },
       py::arg("lengths").noconvert(), py::kw_only(), py::arg("num_threads"),
       "Return a hash of the lengths and their order, whatever their dtype.");

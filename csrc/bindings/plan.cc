@@ -9,7 +9,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/unlocked.h"
+#include "bindings/watched.h"
 
 namespace evenstride {
 namespace {
@@ -37,15 +37,20 @@ Amounts to_dict(const Amount& amount) {
   return result;
 }
 
+// Whether it takes longer to find these edges than to start a thread for it.
+bool finds_many_edges(const Buckets& buckets) {
+  const auto* const num_buckets = std::get_if<std::uint64_t>(&buckets);
+  return num_buckets != nullptr && *num_buckets > kManyBuckets;
+}
+
 std::unique_ptr<Planner> make_planner(
     const py::array& lengths, const Buckets& buckets, std::uint64_t merge_buckets,
     std::uint64_t token_budget, std::uint64_t max_batch_size, std::uint64_t batch_size_multiple,
     std::uint64_t pad_to_multiple_of, std::uint64_t max_length, const std::string& composition,
     std::uint64_t window, const std::string& order, double jitter, std::uint64_t accumulation_steps,
     bool shuffle, std::uint64_t seed, const std::string& too_long, const std::string& empty,
-    int num_threads) {
+    int num_threads, const Progress& progress) {
   const Lengths view = as_lengths(lengths);
-  const Unlocked unlocked;
   const Composition named = parse_composition(composition);
   const PlanOptions options{.limits = {.token_budget = token_budget,
                                        .max_batch_size = max_batch_size,
@@ -61,8 +66,10 @@ std::unique_ptr<Planner> make_planner(
                             .accumulation_steps = accumulation_steps,
                             .seed = seed,
                             .num_threads = num_threads};
-  return std::make_unique<Planner>(view, inner_edges_for(view, buckets, merge_buckets, options),
-                                   options);
+  return watched(takes_long(view) || finds_many_edges(buckets), progress, [=](Watch& watch) {
+    return std::make_unique<Planner>(
+        view, inner_edges_for(view, buckets, merge_buckets, options, &watch), options, &watch);
+  });
 }
 
 }  // namespace
@@ -84,7 +91,8 @@ void def_plan(py::module_& m) {
            py::arg("max_batch_size"), py::arg("batch_size_multiple"), py::arg("pad_to_multiple_of"),
            py::arg("max_length"), py::arg("composition"), py::arg("window"), py::arg("order"),
            py::arg("jitter"), py::arg("accumulation_steps"), py::arg("shuffle"), py::arg("seed"),
-           py::arg("too_long"), py::arg("empty"), py::arg("num_threads"))
+           py::arg("too_long"), py::arg("empty"), py::arg("num_threads"),
+           py::arg("progress") = py::none())
       .def_property_readonly("edges", &Planner::edges)
       .def_property_readonly(
           "removed",
@@ -102,22 +110,25 @@ void def_plan(py::module_& m) {
       .def(
           "settle",
           [](Planner& planner, std::uint64_t num_replicas, bool drop_last,
-             std::optional<std::uint64_t> steps_per_epoch) {
-            const Unlocked unlocked;
-            return planner.settle({num_replicas, drop_last, steps_per_epoch});
+             std::optional<std::uint64_t> steps_per_epoch, const Progress& progress) {
+            const StepOptions steps{num_replicas, drop_last, steps_per_epoch};
+            return watched(
+                takes_long(planner.lengths()), progress,
+                [&planner, steps](Watch& watch) { return planner.settle(steps, &watch); });
           },
           py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"), py::arg("steps_per_epoch"),
+          py::arg("progress") = py::none(),
           "Return what every epoch is to be filled into, as epoch 0 has it.")
       .def(
           "plan",
           [](Planner& planner, std::uint64_t epoch, std::uint64_t num_replicas, bool drop_last,
              std::optional<std::uint64_t> steps_per_epoch,
-             const std::optional<Settlement>& settlement) {
-            EpochPlan plan;
-            {
-              const Unlocked unlocked;
-              plan = planner.plan(epoch, {num_replicas, drop_last, steps_per_epoch}, settlement);
-            }
+             const std::optional<Settlement>& settlement, const Progress& progress) {
+            const StepOptions steps{num_replicas, drop_last, steps_per_epoch};
+            EpochPlan plan = watched(takes_long(planner.lengths()), progress,
+                                     [&planner, epoch, steps, settlement](Watch& watch) {
+                                       return planner.plan(epoch, steps, settlement, &watch);
+                                     });
             py::typing::Dict<py::str, py::array> result;
             result["indices"] = indices_of(plan);
             result["offsets"] = to_numpy<std::int64_t>(std::move(plan.offsets));
@@ -129,7 +140,7 @@ void def_plan(py::module_& m) {
           },
           py::arg("epoch"), py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"),
           py::arg("steps_per_epoch") = py::none(), py::arg("settlement") = py::none(),
-          "Return the arrays of the plan of one epoch.")
+          py::arg("progress") = py::none(), "Return the arrays of the plan of one epoch.")
       .def("release_memory", &Planner::release_memory, py::call_guard<Unlocked>(),
            "Give back the memory that is kept from plan to plan.");
 }

@@ -9,7 +9,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
-#include "bindings/unlocked.h"
+#include "bindings/watched.h"
 
 namespace evenstride {
 namespace {
@@ -62,12 +62,11 @@ void def_stats(py::module_& m) {
         const IndexView indices_view =
             as_one_of<std::uint32_t, std::uint64_t, std::int64_t>(indices, "indices");
         const auto offsets_view = as_span<std::int64_t>(offsets, "offsets");
-        std::vector<std::uint64_t> tokens;
-        {
-          const Unlocked unlocked;
-          Team team(num_threads);
-          tokens = batch_tokens(lengths_view, indices_view, offsets_view, team);
-        }
+        std::vector<std::uint64_t> tokens =
+            watched(takes_long(lengths_view), std::nullopt, [=](Watch& watch) {
+              Team team(num_threads, &watch);
+              return batch_tokens(lengths_view, indices_view, offsets_view, team);
+            });
         return to_numpy<std::uint64_t>(std::move(tokens));
       },
       py::arg("lengths").noconvert(), py::arg("indices").noconvert(),
@@ -88,9 +87,10 @@ void def_stats(py::module_& m) {
                             .limits = {.token_budget = token_budget,
                                        .max_batch_size = max_batch_size,
                                        .batch_size_multiple = batch_size_multiple}};
-        const Unlocked unlocked;
-        Team team(num_threads);
-        return plan_statistics(plan, team);
+        return watched(plan.buckets.size() >= kFewSamples, std::nullopt, [=](Watch& watch) {
+          Team team(num_threads, &watch);
+          return plan_statistics(plan, team);
+        });
       },
       py::arg("offsets").noconvert(), py::arg("buckets").noconvert(), py::arg("widths").noconvert(),
       py::arg("tokens").noconvert(), py::kw_only(), py::arg("num_replicas"), py::arg("num_buckets"),

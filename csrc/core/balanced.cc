@@ -226,22 +226,32 @@ class Balancer {
 }  // namespace
 
 std::vector<std::uint16_t> balanced_order(std::span<const std::uint64_t> steps_per_bucket,
-                                          std::uint64_t group_size, Stream stream) {
+                                          std::uint64_t group_size, Stream stream, Watch& watch) {
   const std::uint64_t total =
       std::accumulate(steps_per_bucket.begin(), steps_per_bucket.end(), std::uint64_t{0});
   std::vector<std::uint16_t> labels(total);
   Balancer balancer(steps_per_bucket, static_cast<std::uint32_t>(total), group_size == 1,
                     stream.substream(0));
+  const std::uint64_t work = balanced_work(steps_per_bucket.size());
+  const std::size_t piece = 1 + kStepsPerCheck / (16 + steps_per_bucket.size());
+  const auto draw_labels = [&](std::span<std::uint16_t> some) {
+    in_counted_pieces(
+        watch, 0, some.size(), work,
+        [&](std::size_t begin, std::size_t end) {
+          std::ranges::generate(some.subspan(begin, end - begin), [&] { return balancer.next(); });
+        },
+        piece);
+  };
   if (group_size == 1) {
-    std::ranges::generate(labels, [&] { return balancer.next(); });
+    draw_labels(labels);
     return labels;
   }
   const Stream inside_groups = stream.substream(1);
   for (std::uint64_t begin = 0; begin < total;) {
     const auto group = std::span(labels).subspan(begin, std::min(group_size, total - begin));
     balancer.begin_group();
-    std::ranges::generate(group, [&] { return balancer.next(); });
-    shuffle(group, Draws(inside_groups.substream(begin)));
+    draw_labels(group);
+    shuffle(group, Draws(inside_groups.substream(begin)), watch);
     begin += group.size();
   }
   return labels;

@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "core/random.h"
+#include "core/watch.h"
 
 namespace evenstride {
+
+// Returns what a step among so many buckets counts for a watch.
+[[nodiscard]] constexpr std::uint64_t balanced_work(std::size_t num_buckets) noexcept {
+  return 1000 + 40 * static_cast<std::uint64_t>(num_buckets);
+}
 
 // Returns the labels of all steps, drawn anew for every stream, within this bound: among the first
 // t of T steps, a bucket with n of them has floor(t * n / T) or ceil(t * n / T), for every multiple
@@ -28,6 +34,7 @@ namespace evenstride {
 //
 // Preconditions: at most 32,767 buckets, at most 2^32 - 1 steps, group_size >= 1.
 [[nodiscard]] std::vector<std::uint16_t> balanced_order(
-    std::span<const std::uint64_t> steps_per_bucket, std::uint64_t group_size, Stream stream);
+    std::span<const std::uint64_t> steps_per_bucket, std::uint64_t group_size, Stream stream,
+    Watch& watch);
 
 }  // namespace evenstride

@@ -29,11 +29,16 @@ std::string samples_removed(const Survey& found, const Classes& classes) {
 // Throws for the first sample that is not allowed; the caller knows that there is one.
 template <class T>
 [[noreturn]] void throw_for_first(std::span<const T> lengths, const FillLimits& limits,
-                                  const Admission& admission) {
+                                  const Admission& admission, const Watch& watch) {
   const std::uint64_t end = end_of_admitted(limits, admission.max_length);
   const std::uint64_t length_end = end_of_lengths(limits);
+  StepCheck check(watch);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
+    check();
     const auto length = static_cast<std::uint64_t>(lengths[i]);
+    if (length < std::min(end, length_end) && length != 0) {
+      continue;
+    }
     const std::string where = "`lengths[" + std::to_string(i) + "]` must be ";
     if (length >= length_end) {  // A negative length too, once it is unsigned.
       const std::string range =
@@ -104,11 +109,13 @@ class PackedCounters {
 };
 
 template <class T>
-Counts count_part(std::span<const T> lengths, const Classes& classes, std::uint64_t length_end) {
+Counts count_part(std::span<const T> lengths, const Classes& classes, std::uint64_t length_end,
+                  Watch& watch) {
   Counts counts;
   counts.classes.resize(classes.num_classes());
   PackedCounters short_samples(classes);
   for (std::size_t begin = 0; begin < lengths.size(); begin += PackedCounters::kMostSamples) {
+    watch.check();
     const std::size_t end = std::min(lengths.size(), begin + PackedCounters::kMostSamples);
     std::uint64_t longest = counts.longest;
     for (std::size_t i = begin; i < end; ++i) {
@@ -128,6 +135,7 @@ Counts count_part(std::span<const T> lengths, const Classes& classes, std::uint6
     }
     counts.longest = longest;
     short_samples.flush(counts.classes);
+    watch.advance(kSurveyWork * (end - begin));
   }
   return counts;
 }
@@ -237,8 +245,8 @@ Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& 
         team.for_each(num_parts, [&](std::size_t part, int) {
           const std::size_t begin = part_begin(values.size(), part, num_parts);
           const std::size_t end = part_begin(values.size(), part + 1, num_parts);
-          parts[part] =
-              count_part(values.subspan(begin, end - begin), classes, end_of_lengths(limits));
+          parts[part] = count_part(values.subspan(begin, end - begin), classes,
+                                   end_of_lengths(limits), team.watch());
         });
         const bool bad = std::any_of(parts.begin(), parts.end(), [&](const Counts& part) {
           return part.out_of_range ||
@@ -247,7 +255,7 @@ Survey survey(const Lengths& lengths, const Classes& classes, const FillLimits& 
                  (admission.empty == Empty::kError && part.classes[classes.empty()].samples > 0);
         });
         if (bad) {
-          throw_for_first(values, limits, admission);
+          throw_for_first(values, limits, admission, team.watch());
         }
       },
       lengths);

@@ -103,6 +103,8 @@ struct Survey {
 // cut.
 [[nodiscard]] std::size_t part_begin(std::size_t samples, std::size_t part, std::size_t num_parts);
 
+inline constexpr std::uint64_t kSurveyWork = 10;  // Of a sample, for a watch.
+
 // Counts the samples of each class, in as many parts as the team has members.
 //
 // Throws std::invalid_argument for the first sample, in order, that is not in [0, end_of_lengths),

@@ -157,7 +157,7 @@ template <class Entry>
 template <class T, class Visit>
 void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
                              const Grouping& grouping, Stream stream, std::size_t part,
-                             Visit&& visit) const {
+                             Watch& watch, Visit&& visit) const {
   std::vector<Target> targets;
   for (const std::size_t group : grouping.group_of_class) {
     targets.push_back(group == Grouping::kNowhere
@@ -177,26 +177,30 @@ void Cells<Entry>::draw_part(std::span<const T> lengths, const Classes& classes,
       visit(target.cell(draws), length, index);
     }
   };
-  const std::size_t end = part_begin(lengths.size(), part + 1, num_parts_);
   std::array<std::uint64_t, kBlock / kLanes> draws;
-  for (std::size_t block = part_begin(lengths.size(), part, num_parts_); block < end;
-       block += kBlock) {
-    draw(stream, block / kLanes, draws.data(), draws.size());
-    std::size_t index = block;
-    for (const std::uint64_t four : draws) {
-      if (end - index < kLanes) {
-        for (std::size_t lane = 0; index < end; ++index, ++lane) {
-          visit_sample(index, four >> (lane * kDrawBits));
+  static_assert(kStepsPerCheck % kBlock == 0);
+  const auto visit_blocks = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t block = begin; block < end; block += kBlock) {
+      watch.check();  // The first samples of all cells touch all of the memory for the first time.
+      draw(stream, block / kLanes, draws.data(), draws.size());
+      std::size_t index = block;
+      for (const std::uint64_t four : draws) {
+        if (end - index < kLanes) {
+          for (std::size_t lane = 0; index < end; ++index, ++lane) {
+            visit_sample(index, four >> (lane * kDrawBits));
+          }
+          break;
         }
-        break;
+        visit_sample(index, four);
+        visit_sample(index + 1, four >> kDrawBits);
+        visit_sample(index + 2, four >> 2 * kDrawBits);
+        visit_sample(index + 3, four >> 3 * kDrawBits);
+        index += kLanes;
       }
-      visit_sample(index, four);
-      visit_sample(index + 1, four >> kDrawBits);
-      visit_sample(index + 2, four >> 2 * kDrawBits);
-      visit_sample(index + 3, four >> 3 * kDrawBits);
-      index += kLanes;
     }
-  }
+  };
+  in_counted_pieces(watch, part_begin(lengths.size(), part, num_parts_),
+                    part_begin(lengths.size(), part + 1, num_parts_), kDealWork, visit_blocks);
 }
 
 // Writes each sample to its cell, or where that is full to the list of its part.
@@ -217,7 +221,7 @@ void Cells<Entry>::deal(std::span<const T> lengths, const Classes& classes,
     }
     std::vector<Overflow> overflow;
     Slot* const slot_of = slots.data();
-    draw_part(lengths, classes, grouping, stream, part,
+    draw_part(lengths, classes, grouping, stream, part, team.watch(),
               [&](std::size_t cell, std::uint64_t length, std::size_t index) {
                 Slot& slot = slot_of[cell];
                 std::byte* const to = slot.next;
@@ -287,19 +291,23 @@ std::size_t Cells<Entry>::largest() const {
 }
 
 template <class Entry>
-void Cells<Entry>::read(std::size_t cell, std::span<Entry> out) const {
-  std::size_t i = 0;
-  visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
-    for (const std::size_t end = i + samples; i < end; ++i, next += stride) {
-      std::memcpy(&out[i], next, sizeof(Entry));
-    }
+void Cells<Entry>::read(std::size_t cell, std::span<Entry> out, const Watch& watch) const {
+  std::size_t read = 0;
+  visit_runs(cell, [&](const std::byte* run, std::size_t samples, std::size_t stride) {
+    in_pieces(watch, 0, samples, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        std::memcpy(&out[read + i], run + i * stride, sizeof(Entry));
+      }
+    });
+    read += samples;
   });
 }
 
 // Fisher and Yates from the inside out: reads the cell once, in order, and moves at random only in
 // `out`. 32-bit draws, so that a place is off from its fair share by less than cell / 2^32.
 template <class Entry>
-void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const {
+void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out,
+                                 const Watch& watch) const {
   std::array<std::uint64_t, kBlock / 2> draws;
   std::size_t settled = 0;
   visit_runs(cell, [&](const std::byte* next, std::size_t samples, std::size_t stride) {
@@ -307,6 +315,7 @@ void Cells<Entry>::read_shuffled(std::size_t cell, Stream stream, std::span<Entr
     const std::size_t end = settled + samples;
     for (std::size_t i = settled; i < end; ++i, next += stride) {
       if (i % kBlock == 0) {
+        watch.check();
         draw(stream, i / 2, draws.data(), draws.size());
       }
       const std::uint64_t bits = draws[i % kBlock / 2] >> (i % 2 * 32) & 0xFFFF'FFFF;

@@ -51,6 +51,8 @@ struct Grouping {
   double slack = 1.0;                       // Room in a cell, in standard deviations. Any is right.
 };
 
+inline constexpr std::uint64_t kDealWork = 30;  // Of a sample, for a watch.
+
 // The samples of each group, dealt to its 2^bits cells. A sample draws its cell; together with a
 // shuffle of each cell that is a uniform permutation of the group (Rao 1961; Sandelius 1962).
 //
@@ -76,8 +78,9 @@ class Cells {
   [[nodiscard]] std::size_t largest() const;
 
   // Fills `out`, of samples(cell) entries, by index or in a uniformly random order.
-  void read(std::size_t cell, std::span<Entry> out) const;
-  void read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out) const;
+  void read(std::size_t cell, std::span<Entry> out, const Watch& watch = kUnwatched) const;
+  void read_shuffled(std::size_t cell, Stream stream, std::span<Entry> out,
+                     const Watch& watch = kUnwatched) const;
 
   // Returns the cell's own memory, of about sizeof(Entry) bytes a sample. To write there loses the
   // cell.
@@ -105,7 +108,7 @@ class Cells {
   void check_unchanged(const Survey& survey, const Grouping& grouping) const;
   template <class T, class Visit>
   void draw_part(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
-                 Stream stream, std::size_t part, Visit&& visit) const;
+                 Stream stream, std::size_t part, Watch& watch, Visit&& visit) const;
   template <class T>
   void deal(std::span<const T> lengths, const Classes& classes, const Grouping& grouping,
             Stream stream, Team& team);

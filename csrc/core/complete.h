@@ -6,6 +6,7 @@
 #include "core/compose.h"
 #include "core/fill.h"
 #include "core/lengths.h"
+#include "core/watch.h"
 
 namespace evenstride {
 
@@ -22,17 +23,18 @@ namespace evenstride {
 // without a multiple, and its number of samples. Takes O(refilled samples * log) time.
 template <class Entry>
 void complete(FilledBucket<Entry>& bucket, std::uint64_t wanted, std::uint64_t tail,
-              const Lengths& lengths, const FillLimits& limits);
+              const Lengths& lengths, const FillLimits& limits, const Watch& watch = kUnwatched);
 
 // Cuts `entries`, in the order that they have, into exactly `wanted` batches of near-equal cost:
 // under the smallest scaled limits that make no more than that, then by halving. Precondition: the
 // limits allow at most `wanted` batches, and there are at least `wanted` entries.
 template <class Entry>
 [[nodiscard]] std::vector<Cut> cut_into(std::span<const Entry> entries, std::uint64_t wanted,
-                                        const FillLimits& limits);
+                                        const FillLimits& limits, const Watch& watch = kUnwatched);
 
 // Returns how many batches `entries`, in the order that they have, make.
 template <class Entry>
-[[nodiscard]] std::uint64_t count_batches(std::span<const Entry> entries, const FillLimits& limits);
+[[nodiscard]] std::uint64_t count_batches(std::span<const Entry> entries, const FillLimits& limits,
+                                          const Watch& watch = kUnwatched);
 
 }  // namespace evenstride

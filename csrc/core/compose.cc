@@ -81,14 +81,14 @@ struct FilledCell {
 template <class Entry>
 FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::span<Entry> entries,
                             std::span<Entry> scratch, const ComposeOptions& options,
-                            const LengthBounds& bounds, Stream stream) {
+                            const LengthBounds& bounds, Stream stream, const Watch& watch) {
   using Index = typename Entry::Index;
   if (is_random(options.composition)) {
-    cells.read_shuffled(cell, stream.substream(cell), entries);
+    cells.read_shuffled(cell, stream.substream(cell), entries, watch);
   } else {
-    cells.read(cell, entries);
+    cells.read(cell, entries, watch);
   }
-  const std::size_t settled = arrange(entries, scratch, options);
+  const std::size_t settled = arrange(entries, scratch, options, watch);
   FilledCell<Entry> filled;
   std::span<std::byte> memory = cells.memory(cell);
   if (memory.size() < settled * sizeof(Index)) {
@@ -99,8 +99,10 @@ FilledCell<Entry> fill_cell(const Cells<Entry>& cells, std::size_t cell, std::sp
   const std::span<std::byte> rest = memory.subspan(settled * sizeof(Index));
   std::byte* next = rest.data();
   const std::byte* const end = next + rest.size() / sizeof(Batch<Entry>) * sizeof(Batch<Entry>);
+  StepCheck check(watch);
   const std::size_t open =
       fill(std::span<const Entry>(entries.first(settled)), bounds, [&](const Cut& cut) {
+        check(cut.end - cut.begin);
         const Batch<Entry> batch = batch_of<Entry>(cut, indices);
         if (next == end) [[unlikely]] {
           append_apart(filled.later_batches, batch);
@@ -133,7 +135,8 @@ Item* copy_items(std::span<const std::byte> items, Item* to) {
 
 // Moves what the cells of a bucket have made into it, and returns what is open, in order.
 template <class Entry>
-LargeVector<Entry> gather(std::span<FilledCell<Entry>> cells, FilledBucket<Entry>& bucket) {
+LargeVector<Entry> gather(std::span<FilledCell<Entry>> cells, FilledBucket<Entry>& bucket,
+                          const Watch& watch) {
   std::size_t num_batches = 0;
   std::size_t num_open = 0;
   for (const FilledCell<Entry>& cell : cells) {
@@ -145,6 +148,7 @@ LargeVector<Entry> gather(std::span<FilledCell<Entry>> cells, FilledBucket<Entry
   Batch<Entry>* next_batch = bucket.batches.data();
   Entry* next_open = pool.data();
   for (FilledCell<Entry>& cell : cells) {
+    watch.check();
     next_batch = copy_items(cell.batches, next_batch);
     next_batch = std::ranges::copy(cell.later_batches, next_batch).out;
     next_open = copy_items(cell.open, next_open);
@@ -158,15 +162,19 @@ LargeVector<Entry> gather(std::span<FilledCell<Entry>> cells, FilledBucket<Entry
 
 template <class Entry>
 void fill_pool(LargeVector<Entry> pool, const ComposeOptions& options, const LengthBounds& bounds,
-               FilledBucket<Entry>& bucket) {
+               FilledBucket<Entry>& bucket, const Watch& watch) {
   if (options.composition == Composition::kWindow) {
     LargeVector<Entry> scratch(pool.size());
     const std::span<Entry> rest =
-        std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options));
-    sort_by_length(rest, std::span(scratch), Direction::kUp);
+        std::span(pool).subspan(arrange(std::span(pool), std::span(scratch), options, watch));
+    sort_by_length(rest, std::span(scratch), Direction::kUp, watch);
   }
   std::vector<Cut> cuts;
-  fill_all(std::span<const Entry>(pool), bounds, [&](const Cut& cut) { cuts.push_back(cut); });
+  StepCheck check(watch);
+  fill_all(std::span<const Entry>(pool), bounds, [&](const Cut& cut) {
+    check(cut.end - cut.begin);
+    cuts.push_back(cut);
+  });
   bucket.append(pool, cuts);
 }
 
@@ -192,15 +200,15 @@ void FilledBucket<Entry>::append(std::span<const Entry> entries, std::span<const
 
 template <class Entry>
 std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
-                    const ComposeOptions& options) {
+                    const ComposeOptions& options, const Watch& watch) {
   switch (options.composition) {
     case Composition::kShuffle:
       return entries.size();
     case Composition::kFrozen:
-      sort_by_length(entries, scratch, Direction::kUp);
+      sort_by_length(entries, scratch, Direction::kUp, watch);
       return entries.size();
     case Composition::kSorted:
-      sort_by_length(entries, scratch, Direction::kDown);
+      sort_by_length(entries, scratch, Direction::kDown, watch);
       return entries.size();
     case Composition::kWindow:
       break;
@@ -209,7 +217,7 @@ std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
   for (Direction direction = Direction::kUp; options.window <= entries.size() - settled;
        direction = direction == Direction::kUp ? Direction::kDown : Direction::kUp) {
     const auto window = static_cast<std::size_t>(options.window);
-    sort_by_length(entries.subspan(settled, window), scratch, direction);
+    sort_by_length(entries.subspan(settled, window), scratch, direction, watch);
     settled += window;
   }
   return settled;
@@ -231,19 +239,24 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   const std::size_t largest = cells.largest();
   team.for_each(cells.num_cells(), [&](std::size_t cell, int member) {
     Buffers& mine = buffers[static_cast<std::size_t>(member)];
-    mine.entries.resize(largest);
-    mine.scratch.resize(options.composition == Composition::kShuffle ? 0 : largest);
-    filled[cell] = fill_cell(cells, cell, std::span(mine.entries).first(cells.samples(cell)),
-                             std::span(mine.scratch), options, bounds, stream.substream(1));
+    const std::size_t samples = cells.samples(cell);
+    resize_in_pieces(mine.entries, largest, team.watch());
+    resize_in_pieces(mine.scratch, options.composition == Composition::kShuffle ? 0 : largest,
+                     team.watch());
+    filled[cell] =
+        fill_cell(cells, cell, std::span(mine.entries).first(samples), std::span(mine.scratch),
+                  options, bounds, stream.substream(1), team.watch());
+    team.watch().advance(kFillWork * samples);
   });
   std::vector<FilledBucket<Entry>> buckets(cells.num_groups());
   team.for_each(cells.num_groups(), [&](std::size_t group, int) {
     FilledBucket<Entry>& bucket = buckets[group];
     const std::size_t begin = cells.group_begin(group);
     LargeVector<Entry> pool =
-        gather(std::span(filled).subspan(begin, cells.group_begin(group + 1) - begin), bucket);
+        gather(std::span(filled).subspan(begin, cells.group_begin(group + 1) - begin), bucket,
+               team.watch());
     bucket.samples = survey.classes[group].samples;
-    fill_pool(std::move(pool), options, bounds, bucket);
+    fill_pool(std::move(pool), options, bounds, bucket, team.watch());
   });
   FilledBucket<Entry> alone = std::move(buckets.back());
   buckets.pop_back();
@@ -254,8 +267,10 @@ std::vector<FilledBucket<Entry>> compose(const Lengths& lengths, const Classes& 
   return buckets;
 }
 
-template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>, const ComposeOptions&);
-template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&);
+template std::size_t arrange(std::span<PackedEntry>, std::span<PackedEntry>, const ComposeOptions&,
+                             const Watch&);
+template std::size_t arrange(std::span<WideEntry>, std::span<WideEntry>, const ComposeOptions&,
+                             const Watch&);
 template std::vector<FilledBucket<PackedEntry>> compose(const Lengths&, const Classes&,
                                                         const Survey&, const ComposeOptions&,
                                                         Stream, Workspace&, Team&);

@@ -66,6 +66,8 @@ struct FilledBucket {
   void append(std::span<const Entry> entries, std::span<const Cut> cuts);
 };
 
+inline constexpr std::uint64_t kFillWork = 40;  // Of a sample, for a watch.
+
 // Composes and fills all buckets; the last one also gets the samples that are alone. The batches
 // refer to `workspace`, until it is used again.
 //
@@ -81,6 +83,6 @@ template <class Entry>
 // Returns how many of them are settled: the rest, an incomplete run, waits for more.
 template <class Entry>
 std::size_t arrange(std::span<Entry> entries, std::span<Entry> scratch,
-                    const ComposeOptions& options);
+                    const ComposeOptions& options, const Watch& watch = kUnwatched);
 
 }  // namespace evenstride

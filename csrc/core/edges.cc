@@ -79,7 +79,7 @@ class CostTable {
 // Returns which of the cuts 1, ..., num_cuts - 1 bound the cheapest choice of at most `num_buckets`
 // buckets from cut 0 to cut num_cuts; among equals, one of the fewest buckets.
 std::vector<std::size_t> cheapest_cuts(const CostTable& table, std::size_t num_cuts,
-                                       std::size_t num_buckets) {
+                                       std::size_t num_buckets, const Watch& watch) {
   std::vector<std::uint64_t> best(num_cuts + 1, kUnreachable);
   best[0] = 0;
   // begins[k][c]: where the last of at most k + 1 buckets up to cut c begins; none if k do as well.
@@ -89,6 +89,7 @@ std::vector<std::size_t> cheapest_cuts(const CostTable& table, std::size_t num_c
     std::vector<std::uint64_t> next = best;
     std::vector<std::uint32_t>& begin = begins.emplace_back(num_cuts + 1, kNoCut);
     for (std::size_t last = 1; last <= num_cuts; ++last) {
+      watch.check();
       const std::uint64_t* const costs = table.ending_at(last);
       for (std::size_t first = last; first-- > 0 && costs[first] < next[last];) {
         if (best[first] + costs[first] < next[last]) {
@@ -139,7 +140,7 @@ std::vector<std::uint64_t> optimal_edges(const LengthHistogram& histogram,
   const CostTable table(cuts, costs, max_padding, team);
 
   std::vector<std::uint64_t> edges;
-  for (const std::size_t cut : cheapest_cuts(table, num_cuts, most_buckets)) {
+  for (const std::size_t cut : cheapest_cuts(table, num_cuts, most_buckets, team.watch())) {
     // The shortest length of that width, whether or not a sample has it.
     edges.push_back(widths.widths[cuts[cut]] - limits.pad_to_multiple_of + 1);
   }

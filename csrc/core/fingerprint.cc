@@ -14,11 +14,15 @@ std::uint64_t fingerprint(const Lengths& lengths, Team& team) {
   std::visit(
       [&](const auto& values) {
         team.for_each(num_parts, [&](std::size_t part, int) {
-          const std::size_t end = part_begin(values.size(), part + 1, num_parts);
           std::uint64_t part_sum = 0;
-          for (std::size_t i = part_begin(values.size(), part, num_parts); i < end; ++i) {
-            part_sum += mix64(static_cast<std::uint64_t>(values[i]) + (i + 1) * kGoldenGamma);
-          }
+          in_pieces(team.watch(), part_begin(values.size(), part, num_parts),
+                    part_begin(values.size(), part + 1, num_parts),
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t i = begin; i < end; ++i) {
+                        part_sum +=
+                            mix64(static_cast<std::uint64_t>(values[i]) + (i + 1) * kGoldenGamma);
+                      }
+                    });
           sum.fetch_add(part_sum, std::memory_order_relaxed);
         });
       },

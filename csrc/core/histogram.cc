@@ -15,6 +15,9 @@
 namespace evenstride {
 namespace {
 
+constexpr std::uint64_t kUnionWork = 2;
+constexpr std::uint64_t kCountWork = kHistogramWork - kUnionWork;
+
 constexpr std::uint64_t kNotALength = std::uint64_t{1} << 63;
 
 // Equal lengths in a row would each wait for the last one's counter to be stored: neighbours count
@@ -66,17 +69,25 @@ template <class Length>
 std::uint64_t union_of_bits(std::span<const Length> lengths, std::size_t num_parts, Team& team) {
   std::vector<std::uint64_t> unions(num_parts);
   team.for_each(num_parts, [&](std::size_t part, int) {
-    std::uint64_t bits = 0;
-    for (const Length length : part_of(lengths, part, num_parts)) {
-      bits |= as_uint64(length);
-    }
-    unions[part] = bits;
+    const std::span<const Length> all = part_of(lengths, part, num_parts);
+    in_counted_pieces(team.watch(), 0, all.size(), kUnionWork,
+                      [&](std::size_t begin, std::size_t end) {
+                        std::uint64_t bits = 0;
+                        for (const Length length : all.subspan(begin, end - begin)) {
+                          bits |= as_uint64(length);
+                        }
+                        unions[part] |= bits;
+                      });
   });
   return std::reduce(unions.begin(), unions.end(), std::uint64_t{0}, std::bit_or<>());
 }
 
-LengthHistogram histogram_by_sorting(std::vector<std::uint64_t> lengths) {
-  std::ranges::sort(lengths);
+LengthHistogram histogram_by_sorting(std::vector<std::uint64_t> lengths, const Watch& watch) {
+  StepCheck check(watch);
+  std::ranges::sort(lengths, [&](std::uint64_t a, std::uint64_t b) {
+    check();
+    return a < b;
+  });
   LengthHistogram histogram;
   for (auto it = lengths.begin(); it != lengths.end();) {
     const auto end = std::find_if(it, lengths.end(), [&](auto length) { return length != *it; });
@@ -106,7 +117,7 @@ LengthHistogram merged(const LengthHistogram& a, const LengthHistogram& b) {
 }
 
 template <std::size_t lanes, class Count, class Length>
-Part<Count> count(std::span<const Length> lengths, int table_bits) {
+Part<Count> count(std::span<const Length> lengths, int table_bits, Watch& watch) {
   Part<Count> part{.table = std::vector<Count>(lanes << table_bits), .longer = {}};
   std::vector<std::uint64_t> longer;
   Count* const table = part.table.data();
@@ -118,16 +129,17 @@ Part<Count> count(std::span<const Length> lengths, int table_bits) {
       longer.push_back(value);
     }
   };
-  std::size_t i = 0;
-  for (; i + lanes <= lengths.size(); i += lanes) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      count_one(lengths[i + lane], lane);
+  in_counted_pieces(watch, 0, lengths.size(), kCountWork, [&](std::size_t i, std::size_t end) {
+    for (; i + lanes <= end; i += lanes) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        count_one(lengths[i + lane], lane);
+      }
     }
-  }
-  for (; i < lengths.size(); ++i) {
-    count_one(lengths[i], 0);
-  }
-  part.longer = histogram_by_sorting(std::move(longer));
+    for (; i < end; ++i) {
+      count_one(lengths[i], 0);
+    }
+  });
+  part.longer = histogram_by_sorting(std::move(longer), watch);
   return part;
 }
 
@@ -160,7 +172,7 @@ LengthHistogram histogram_of(std::span<const Length> lengths, int table_bits, st
                              Team& team) {
   std::vector<Part<Count>> parts(num_parts);
   team.for_each(num_parts, [&](std::size_t part, int) {
-    parts[part] = count<lanes, Count>(part_of(lengths, part, num_parts), table_bits);
+    parts[part] = count<lanes, Count>(part_of(lengths, part, num_parts), table_bits, team.watch());
   });
   return joined(parts, lanes, table_bits);
 }

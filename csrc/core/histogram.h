@@ -20,6 +20,8 @@ struct LengthHistogram {
 // Returns the number of samples counted. O(distinct lengths).
 [[nodiscard]] std::uint64_t num_samples(const LengthHistogram& histogram);
 
+inline constexpr std::uint64_t kHistogramWork = 12;  // Of a sample, for a watch.
+
 // Returns the histogram of `lengths`; no samples give no lengths.
 //
 // Throws std::invalid_argument, naming the first such sample, if a length is outside [0, 2^63).

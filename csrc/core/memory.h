@@ -61,9 +61,7 @@ class PageAllocator {
 #endif
   }
 
-  friend bool operator==(const PageAllocator& /*a*/, const PageAllocator& /*b*/) {
-    return true;
-  }
+  friend bool operator==(const PageAllocator& /*a*/, const PageAllocator& /*b*/) { return true; }
 
  private:
   static bool is_large([[maybe_unused]] std::size_t size) {

@@ -31,7 +31,7 @@ template <class Entry>
 MixedEpoch<Entry>::MixedEpoch(const Lengths& lengths, const Classes& classes, const Survey& survey,
                               const MixedOptions& options, Stream stream, Workspace& workspace,
                               Team& team)
-    : classes_(classes), options_(options), stream_(stream) {
+    : classes_(classes), watch_(team.watch()), options_(options), stream_(stream) {
   // More than one step a sample is no different, and could overflow.
   options_.accumulation_steps =
       std::min<std::uint64_t>(options_.accumulation_steps, survey.admitted.samples);
@@ -42,8 +42,8 @@ MixedEpoch<Entry>::MixedEpoch(const Lengths& lengths, const Classes& classes, co
   grouping.cell_samples = kCellSamples;
   const Cells<Entry> cells(lengths, classes, survey, grouping, stream.substream(kDeal), workspace,
                            team);
-  entries_.resize(static_cast<std::size_t>(survey.admitted.samples));
-  indices_.resize(entries_.size());
+  resize_in_pieces(entries_, static_cast<std::size_t>(survey.admitted.samples), watch_);
+  resize_in_pieces(indices_, entries_.size(), watch_);
   std::vector<std::size_t> begins{0};
   for (std::size_t cell = 0; cell < cells.num_cells(); ++cell) {
     begins.push_back(begins.back() + cells.samples(cell));
@@ -51,6 +51,7 @@ MixedEpoch<Entry>::MixedEpoch(const Lengths& lengths, const Classes& classes, co
   team.for_each(cells.num_cells(), [&](std::size_t cell, int) {
     cells.read_shuffled(cell, stream.substream(kShuffle).substream(cell),
                         std::span(entries_).subspan(begins[cell], cells.samples(cell)));
+    team.watch().advance(kFillWork * cells.samples(cell));
   });
 }
 
@@ -60,10 +61,10 @@ std::uint64_t MixedEpoch<Entry>::batches_of(std::size_t begin, std::size_t end) 
   std::vector<Entry> sorted(entries_.begin() + static_cast<std::ptrdiff_t>(begin),
                             entries_.begin() + static_cast<std::ptrdiff_t>(end));
   std::vector<Entry> scratch(sorted.size());
-  sort_by_length(std::span(sorted), std::span(scratch), Direction::kUp);
+  sort_by_length(std::span(sorted), std::span(scratch), Direction::kUp, watch_);
   FillLimits limits = options_.limits;
   limits.batch_size_multiple = 1;  // The cut gives it up before it makes too many batches.
-  return count_batches(std::span<const Entry>(sorted), limits);
+  return count_batches(std::span<const Entry>(sorted), limits, watch_);
 }
 
 // Returns the largest end, at most `end`, such that samples [begin, end) make at most
@@ -172,7 +173,7 @@ template <class Entry>
 void MixedEpoch<Entry>::sort_range(std::size_t begin, std::size_t end) {
   std::vector<Entry> scratch(end - begin);
   sort_by_length(std::span(entries_).subspan(begin, end - begin), std::span(scratch),
-                 Direction::kUp);
+                 Direction::kUp, watch_);
 }
 
 // Makes `wanted` batches of the sorted samples [begin, end), the most expensive first.
@@ -180,11 +181,13 @@ template <class Entry>
 void MixedEpoch<Entry>::cut(std::size_t begin, std::size_t end, std::uint64_t wanted,
                             Batch<Entry>* to) {
   const std::span<const Entry> entries = std::span(entries_).subspan(begin, end - begin);
-  for (std::size_t i = begin; i < end; ++i) {
-    indices_[i] = entries_[i].index();
-  }
+  in_pieces(watch_, begin, end, [&](std::size_t from, std::size_t to_end) {
+    for (std::size_t i = from; i < to_end; ++i) {
+      indices_[i] = entries_[i].index();
+    }
+  });
   const auto* const indices = reinterpret_cast<const std::byte*>(&indices_[begin]);
-  const std::vector<Cut> cuts = cut_into(entries, wanted, options_.limits);
+  const std::vector<Cut> cuts = cut_into(entries, wanted, options_.limits, watch_);
   if (cuts.size() != wanted) {
     throw_misfit();
   }
@@ -194,7 +197,9 @@ void MixedEpoch<Entry>::cut(std::size_t begin, std::size_t end, std::uint64_t wa
                .count = static_cast<Index>(cut.end - cut.begin),
                .longest = static_cast<Index>(cut.longest)};
   }
+  StepCheck check(watch_);
   std::stable_sort(to, next, [&](const Batch<Entry>& a, const Batch<Entry>& b) {
+    check();
     const auto cost = [&](const Batch<Entry>& batch) {
       return batch.count * width_of(batch.longest, options_.limits.pad_to_multiple_of);
     };
@@ -232,11 +237,12 @@ Steps<Entry> MixedEpoch<Entry>::form(const Settlement& settlement, Team& team) {
     sort_range(begins[step], begins[step + 1]);
     cut(begins[step], begins[step + 1], std::min(group, wanted - step * group),
         &batches[step * group]);
+    team.watch().advance(kCutWork * (begins[step + 1] - begins[step]));
   });
   if (whole < all) {
     sort_range(begins[whole], entries_.size());
     cut(begins[whole], entries_.size(), wanted - whole * group, &batches[whole * group]);
-    shuffle(std::span(batches).subspan(whole * group), Draws(stream_.substream(kTail)));
+    shuffle(std::span(batches).subspan(whole * group), Draws(stream_.substream(kTail)), watch_);
   }
 
   Steps<Entry> steps;
@@ -267,13 +273,15 @@ Steps<Entry> MixedEpoch<Entry>::form(const Settlement& settlement, Team& team) {
                   &steps.batches[begin + i * num_replicas]);
     }
   });
+  StepCheck check(watch_);
   for (const Batch<Entry>& batch : steps.batches) {
+    check();
     const bool is_alone = batch.longest >= options_.limits.admitted_end;
     steps.buckets.push_back(static_cast<std::uint16_t>(
         is_alone ? classes_.num_buckets() - 1 : classes_.bucket_of(batch.longest)));
   }
   draw_ranks(steps, num_replicas, 0, static_cast<std::size_t>(settlement.steps),
-             stream_.substream(kRanks));
+             stream_.substream(kRanks), watch_);
   return steps;
 }
 

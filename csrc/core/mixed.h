@@ -20,6 +20,8 @@ struct MixedOptions {
   std::uint64_t accumulation_steps = 1;
 };
 
+inline constexpr std::uint64_t kCutWork = 500;  // Of a sample, for a watch.
+
 // The samples of an epoch in drawn order, and what can be made of them.
 //
 // An optimizer step is accumulation_steps * num_replicas batches (the last one may be shorter). Its
@@ -31,7 +33,7 @@ struct MixedOptions {
 template <class Entry>
 class MixedEpoch {
  public:
-  // Draws the order. O(samples).
+  // Draws the order. O(samples). All methods check the team's watch, which must outlive this.
   MixedEpoch(const Lengths& lengths, const Classes& classes, const Survey& survey,
              const MixedOptions& options, Stream stream, Workspace& workspace, Team& team);
 
@@ -59,6 +61,7 @@ class MixedEpoch {
   void cut(std::size_t begin, std::size_t end, std::uint64_t wanted, Batch<Entry>* to);
 
   const Classes& classes_;
+  const Watch& watch_;
   MixedOptions options_;
   Stream stream_;
   std::vector<Entry> entries_;  // In drawn order; `form` sorts inside optimizer steps.

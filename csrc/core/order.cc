@@ -64,13 +64,13 @@ class WeightTree {
 };
 
 std::vector<std::uint16_t> shuffled(std::span<const std::uint64_t> steps_per_bucket,
-                                    std::uint64_t total, Stream stream) {
+                                    std::uint64_t total, Stream stream, const Watch& watch) {
   std::vector<std::uint16_t> labels;
   labels.reserve(total);
   for (std::size_t bucket = 0; bucket < steps_per_bucket.size(); ++bucket) {
     labels.insert(labels.end(), steps_per_bucket[bucket], static_cast<std::uint16_t>(bucket));
   }
-  shuffle(std::span(labels), Draws(stream));
+  shuffle(std::span(labels), Draws(stream), watch);
   return labels;
 }
 
@@ -78,7 +78,7 @@ std::vector<std::uint16_t> shuffled(std::span<const std::uint64_t> steps_per_buc
 // Where all the weight is gone, the oldest of those buckets regains its own, then the next.
 std::vector<std::uint16_t> drawn(std::span<const std::uint64_t> steps_per_bucket,
                                  std::uint64_t total, std::size_t memory,
-                                 std::uint64_t recent_weight, Stream stream) {
+                                 std::uint64_t recent_weight, Stream stream, const Watch& watch) {
   std::vector<std::uint64_t> left(steps_per_bucket.begin(), steps_per_bucket.end());
   WeightTree weights(left.size());
   for (std::size_t bucket = 0; bucket < left.size(); ++bucket) {
@@ -93,7 +93,9 @@ std::vector<std::uint16_t> drawn(std::span<const std::uint64_t> steps_per_bucket
   std::array<std::size_t, 2> recent = {kNone, kNone};  // The latest first.
   Draws draws(stream);
   std::vector<std::uint16_t> labels(total);
+  StepCheck check(watch);
   for (std::uint16_t& label : labels) {
+    check();
     for (std::size_t age = memory; age > 0 && weights.total() == 0; --age) {
       restore(recent[age - 1]);
     }
@@ -113,13 +115,15 @@ std::vector<std::uint16_t> drawn(std::span<const std::uint64_t> steps_per_bucket
 }
 
 std::vector<std::uint16_t> round_robin(std::span<const std::uint64_t> steps_per_bucket,
-                                       std::uint64_t total) {
+                                       std::uint64_t total, const Watch& watch) {
   std::vector<std::uint64_t> left(steps_per_bucket.begin(), steps_per_bucket.end());
   std::vector<std::uint16_t> active(left.size());
   std::iota(active.begin(), active.end(), std::uint16_t{0});
   std::vector<std::uint16_t> labels;
   labels.reserve(total);
+  StepCheck check(watch);
   while (labels.size() < total) {
+    check(active.size());
     std::erase_if(active, [&](std::uint16_t label) { return left[label] == 0; });
     for (const std::uint16_t label : active) {
       labels.push_back(label);
@@ -189,20 +193,21 @@ std::vector<std::uint16_t> order_steps(std::span<const std::uint64_t> steps_per_
       return stride_order(steps_per_bucket, options.jitter, stream,
                           stride_slice_bits(total, steps_per_bucket.size()), team);
     case Order::kBalanced:
-      return balanced_order(steps_per_bucket, 1, stream);
+      return balanced_order(steps_per_bucket, 1, stream, team.watch());
     case Order::kStratified:
       return balanced_order(steps_per_bucket,
-                            std::max<std::uint64_t>(2, options.accumulation_steps), stream);
+                            std::max<std::uint64_t>(2, options.accumulation_steps), stream,
+                            team.watch());
     case Order::kShuffle:
-      return shuffled(steps_per_bucket, total, stream);
+      return shuffled(steps_per_bucket, total, stream, team.watch());
     case Order::kAntiRepeat:
-      return drawn(steps_per_bucket, total, 1, 1, stream);
+      return drawn(steps_per_bucket, total, 1, 1, stream, team.watch());
     case Order::kDiversity:
-      return drawn(steps_per_bucket, total, 1, 0, stream);
+      return drawn(steps_per_bucket, total, 1, 0, stream, team.watch());
     case Order::kDiversity2:
-      return drawn(steps_per_bucket, total, 2, 0, stream);
+      return drawn(steps_per_bucket, total, 2, 0, stream, team.watch());
     case Order::kRoundRobin:
-      return round_robin(steps_per_bucket, total);
+      return round_robin(steps_per_bucket, total, team.watch());
     case Order::kMixed:
     case Order::kAscending:
     case Order::kDescending:

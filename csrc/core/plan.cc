@@ -5,14 +5,15 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <utility>
 
+#include "core/balanced.h"
 #include "core/checks.h"
 #include "core/complete.h"
 #include "core/edges.h"
 #include "core/fewest.h"
 #include "core/histogram.h"
+#include "core/layout.h"
 #include "core/mixed.h"
 #include "core/random.h"
 #include "core/steps.h"
@@ -24,8 +25,6 @@ enum StreamName : std::uint64_t { kCompose, kSteps, kOrder, kMixed };
 
 constexpr std::uint64_t kTailSteps = 8;            // Refilled to make a whole number of steps.
 constexpr std::size_t kSamplesPerThread = 65'536;  // Fewer do not repay a thread's start.
-constexpr std::size_t kPrefetchBatches = 8;
-constexpr std::size_t kSliceBatches = 2048;
 
 void check(const StepOptions& steps) {
   check_count("num_replicas", steps.num_replicas);
@@ -65,8 +64,10 @@ PlanOptions checked(const PlanOptions& options) {
   return result;
 }
 
-Survey survey_in(const Lengths& lengths, const Classes& classes, const PlanOptions& options) {
-  Team team(options.num_threads);
+Survey survey_in(const Lengths& lengths, const Classes& classes, const PlanOptions& options,
+                 Watch* watch) {
+  Team team(options.num_threads, watch);
+  team.watch().expect(kSurveyWork * num_samples(lengths));
   return survey(lengths, classes, options.limits, options.admission, team);
 }
 
@@ -101,13 +102,16 @@ LargeVector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOpti
       options.order == Order::kDescending) {
     std::iota(sequence.begin(), sequence.end(), std::uint32_t{0});
     if (options.order != Order::kMixed) {
+      StepCheck check(team.watch());
       std::vector<std::uint64_t> longest(num_steps);
       for (std::size_t i = 0; i < steps.batches.size(); ++i) {
+        check();
         auto& step = longest[i / num_replicas];
         step = std::max<std::uint64_t>(step, steps.batches[i].longest);
       }
       const bool is_ascending = options.order == Order::kAscending;
       std::stable_sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+        check();
         return is_ascending ? longest[a] < longest[b] : longest[a] > longest[b];
       });
     }
@@ -124,81 +128,12 @@ LargeVector<std::uint32_t> sequence_of(const Steps<Entry>& steps, const PlanOpti
     next[k] = first;
     first += static_cast<std::uint32_t>(steps.steps_per_bucket[k]);
   }
-  for (std::size_t place = 0; place < num_steps; ++place) {
-    sequence[place] = next[labels[place]]++;
-  }
+  in_pieces(team.watch(), 0, num_steps, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t place = begin; place < end; ++place) {
+      sequence[place] = next[labels[place]]++;
+    }
+  });
   return sequence;
-}
-
-// Until the indices are copied, offsets say where from. That saves an array where memory peaks.
-std::int64_t as_offset(const std::byte* address) {
-  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address));
-}
-const std::byte* as_address(std::int64_t offset) {
-  return reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset));
-}
-
-// Copies the steps' batches to where they belong, in slices of whole steps.
-template <class Entry, class Width>
-EpochPlan lay_out(Steps<Entry> steps, LargeVector<std::uint32_t> sequence, std::size_t num_replicas,
-                  std::uint64_t pad_to_multiple_of, Team& team) {
-  using Index = typename Entry::Index;
-  const std::size_t num_batches = steps.batches.size();
-  const std::size_t num_steps = sequence.size();
-  const std::size_t slice_steps = std::max<std::size_t>(1, kSliceBatches / num_replicas);
-  const std::size_t num_slices = (num_steps + slice_steps - 1) / slice_steps;
-  EpochPlan plan;
-  plan.num_steps = num_steps;
-  plan.offsets = Buffer<std::int64_t>(num_batches + 1);
-  plan.buckets = Buffer<std::int16_t>(num_batches);
-  Buffer<Width> widths(num_batches);
-  Buffer<Index> counts(num_batches);
-  std::vector<std::int64_t> slice_offsets(num_slices + 1);
-  team.for_each(num_slices, [&](std::size_t slice, int) {
-    std::int64_t samples = 0;
-    const std::size_t end = std::min(num_steps, (slice + 1) * slice_steps);
-    for (std::size_t step = slice * slice_steps; step < end; ++step) {
-      const std::size_t first = step * num_replicas;
-      const std::size_t source = sequence[step] * num_replicas;
-      for (std::size_t rank = 0; rank < num_replicas; ++rank) {
-        const Batch<Entry>& from = steps.batches[source + rank];
-        plan.offsets[first + rank] = as_offset(from.indices);
-        plan.buckets[first + rank] = static_cast<std::int16_t>(steps.buckets[source + rank]);
-        widths[first + rank] = static_cast<Width>(width_of(from.longest, pad_to_multiple_of));
-        counts[first + rank] = from.count;
-        samples += static_cast<std::int64_t>(from.count);
-      }
-    }
-    slice_offsets[slice + 1] = samples;
-  });
-  free_memory(steps.batches);
-  free_memory(steps.buckets);
-  free_memory(sequence);
-  std::partial_sum(slice_offsets.begin(), slice_offsets.end(), slice_offsets.begin());
-  Buffer<Index> indices(static_cast<std::size_t>(slice_offsets.back()));
-  team.for_each(num_slices, [&](std::size_t slice, int) {
-    const std::size_t end = std::min(num_batches, (slice + 1) * slice_steps * num_replicas);
-    std::int64_t offset = slice_offsets[slice];
-    for (std::size_t batch = slice * slice_steps * num_replicas; batch < end; ++batch) {
-      if (batch + kPrefetchBatches < end) {
-        const std::byte* const later = as_address(plan.offsets[batch + kPrefetchBatches]);
-        for (std::size_t line = 0; line < counts[batch + kPrefetchBatches] * sizeof(Index);
-             line += 64) {
-          __builtin_prefetch(later + line);
-        }
-      }
-      std::memcpy(&indices[static_cast<std::size_t>(offset)], as_address(plan.offsets[batch]),
-                  counts[batch] * sizeof(Index));
-      plan.offsets[batch] = offset;
-      offset += static_cast<std::int64_t>(counts[batch]);
-    }
-  });
-  plan.offsets[num_batches] = slice_offsets.back();
-  plan.indices = std::move(indices);
-  plan.widths = std::move(widths);
-  plan.repeats = std::move(steps.repeats);
-  plan.dropped = std::move(steps.dropped);
-  return plan;
 }
 
 LengthHistogram admitted_lengths(const LengthHistogram& all, const FillLimits& limits,
@@ -217,8 +152,8 @@ LengthHistogram admitted_lengths(const LengthHistogram& all, const FillLimits& l
 }  // namespace
 
 std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets& buckets,
-                                           std::uint64_t merge_buckets,
-                                           const PlanOptions& options) {
+                                           std::uint64_t merge_buckets, const PlanOptions& options,
+                                           Watch* watch) {
   check_count("merge_buckets", merge_buckets);
   if (const auto* given = std::get_if<std::vector<std::uint64_t>>(&buckets)) {
     check_edges(*given);
@@ -227,7 +162,8 @@ std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets
   const std::uint64_t num_buckets = std::get<std::uint64_t>(buckets);
   check_count("buckets", num_buckets);
   const PlanOptions valid = for_samples(checked(options), num_samples(lengths));
-  Team team(valid.num_threads);
+  Team team(valid.num_threads, watch);
+  team.watch().expect((kHistogramWork + kSurveyWork) * num_samples(lengths));
   const LengthHistogram admitted =
       admitted_lengths(length_histogram(lengths, team), valid.limits, valid.admission);
   if (admitted.lengths.empty()) {
@@ -237,17 +173,17 @@ std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths, const Buckets
 }
 
 Planner::Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
-                 const PlanOptions& options)
+                 const PlanOptions& options, Watch* watch)
     : lengths_(lengths),
       options_(for_samples(checked(options), num_samples(lengths))),
       classes_(std::move(inner_edges), options_.limits, options_.admission, num_samples(lengths)),
-      survey_(survey_in(lengths_, classes_, options_)) {
+      survey_(survey_in(lengths_, classes_, options_, watch)) {
   // Buckets above the longest sample are no buckets; without them the classes are numbered anew.
   std::vector<std::uint64_t> kept = classes_.inner_edges();
   std::erase_if(kept, [&](std::uint64_t edge) { return edge > survey_.longest; });
   if (kept.size() != classes_.inner_edges().size()) {
     classes_ = Classes(std::move(kept), options_.limits, options_.admission, num_samples(lengths));
-    survey_ = survey_in(lengths_, classes_, options_);
+    survey_ = survey_in(lengths_, classes_, options_, watch);
   }
 }
 
@@ -262,6 +198,25 @@ bool Planner::is_packed() const {
   const std::uint64_t widest = width_of(survey_.longest, options_.limits.pad_to_multiple_of);
   return !options_.force_wide && widest <= std::numeric_limits<std::int32_t>::max() &&
          num_samples(lengths_) < std::uint64_t{1} << 32;
+}
+
+std::uint64_t Planner::work_to_settle() const {
+  return (kDealWork + kFillWork) * survey_.admitted.samples;
+}
+
+// Of the orders, only those that take long count.
+std::uint64_t Planner::work_to_plan(const StepOptions& steps) const {
+  const std::uint64_t samples = survey_.admitted.samples;
+  std::uint64_t work = work_to_settle() + kLayOutWork * samples;
+  if (options_.order == Order::kMixed) {
+    work += kCutWork * samples;
+  } else if (options_.order == Order::kBalanced || options_.order == Order::kStratified) {
+    const std::uint64_t batches =
+        std::max(survey_.admitted.tokens / options_.limits.token_budget,
+                 survey_.admitted.samples / options_.limits.max_batch_size);
+    work += balanced_work(classes_.num_buckets()) * (batches / steps.num_replicas);
+  }
+  return work;
 }
 
 // The planner's workspace, or one of its own while another thread plans. It never waits: in a child
@@ -280,19 +235,21 @@ class Planner::WorkspaceLease {
   Workspace* workspace_;
 };
 
-Settlement Planner::settle(const StepOptions& steps) {
+Settlement Planner::settle(const StepOptions& steps, Watch* watch) {
   check(steps);
   const WorkspaceLease lease(*this);
-  Team team(options_.num_threads);
+  Team team(options_.num_threads, watch);
+  team.watch().expect(work_to_settle());
   return is_packed() ? settle_as<PackedEntry>(steps, lease.workspace(), team)
                      : settle_as<WideEntry>(steps, lease.workspace(), team);
 }
 
 EpochPlan Planner::plan(std::uint64_t epoch, const StepOptions& steps,
-                        const std::optional<Settlement>& settlement) {
+                        const std::optional<Settlement>& settlement, Watch* watch) {
   check(steps);
   const WorkspaceLease lease(*this);
-  Team team(options_.num_threads);
+  Team team(options_.num_threads, watch);
+  team.watch().expect(work_to_plan(steps));
   return is_packed() ? plan_as<PackedEntry>(epoch, steps, settlement, lease.workspace(), team)
                      : plan_as<WideEntry>(epoch, steps, settlement, lease.workspace(), team);
 }
@@ -345,12 +302,10 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
       Stream::of(options_.seed, options_.composition == Composition::kSorted ? 0 : epoch);
   const auto num_replicas = static_cast<std::size_t>(steps.num_replicas);
   const auto lay_out_steps = [&](Steps<Entry> formed) {
-    using Width =
-        std::conditional_t<sizeof(typename Entry::Index) == 4, std::int32_t, std::int64_t>;
     LargeVector<std::uint32_t> sequence =
         sequence_of(formed, options_, num_replicas, stream.substream(kOrder), team);
-    return lay_out<Entry, Width>(std::move(formed), std::move(sequence), num_replicas,
-                                 options_.limits.pad_to_multiple_of, team);
+    return lay_out(std::move(formed), std::move(sequence), num_replicas,
+                   options_.limits.pad_to_multiple_of, team);
   };
   if (options_.order == Order::kMixed) {
     MixedEpoch<Entry> mixed(lengths_, classes_, survey_,
@@ -367,7 +322,7 @@ EpochPlan Planner::plan_as(std::uint64_t epoch, const StepOptions& steps,
   check_fits(settled, std::span<const FilledBucket<Entry>>(buckets));
   team.for_each(buckets.size(), [&](std::size_t k, int) {
     complete(buckets[k], settled.batches[k] - buckets[k].alone.size(), kTailSteps * num_replicas,
-             lengths_, options_.limits);
+             lengths_, options_.limits, team.watch());
   });
   return lay_out_steps(form_steps(std::span(buckets), settled, steps,
                                   options_.limits.pad_to_multiple_of, stream.substream(kSteps),

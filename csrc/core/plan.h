@@ -13,6 +13,7 @@
 #include "core/buckets.h"
 #include "core/cells.h"
 #include "core/compose.h"
+#include "core/epoch_plan.h"
 #include "core/fill.h"
 #include "core/lengths.h"
 #include "core/memory.h"
@@ -21,27 +22,6 @@
 #include "core/threads.h"
 
 namespace evenstride {
-
-// An array whose elements nothing sets before they are written.
-template <class T>
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(std::size_t size)
-      : data_(std::make_unique_for_overwrite<T[]>(size)), size_(size) {
-    advise_huge_pages(data_.get(), size * sizeof(T));
-  }
-
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] T* data() noexcept { return data_.get(); }
-  [[nodiscard]] const T* data() const noexcept { return data_.get(); }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept { return data_[i]; }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept { return data_[i]; }
-
- private:
-  std::unique_ptr<T[]> data_;
-  std::size_t size_ = 0;
-};
 
 struct PlanOptions {
   FillLimits limits;
@@ -56,31 +36,24 @@ struct PlanOptions {
   bool force_wide = false;  // Entries of 16 bytes where 8 would do. The plan is the same.
 };
 
-// Batch i holds samples indices[offsets[i]] to indices[offsets[i + 1] - 1]; rank r of step t has
-// batch t * num_replicas + r.
-struct EpochPlan {
-  std::variant<Buffer<std::uint32_t>, Buffer<std::uint64_t>> indices;
-  Buffer<std::int64_t> offsets;
-  Buffer<std::int16_t> buckets;
-  std::variant<Buffer<std::int32_t>, Buffer<std::int64_t>> widths;
-  std::vector<std::uint64_t> repeats;  // Indices of samples that are there once more.
-  std::vector<std::uint64_t> dropped;  // Indices of samples that drop_last left out.
-  std::uint64_t num_steps = 0;
-};
-
 // A number of buckets, or their inner edges.
 using Buckets = std::variant<std::uint64_t, std::vector<std::uint64_t>>;
 
 // Returns inner edges: those given, or those that optimal_edges finds for the samples that
 // `options` admit, with every `merge_buckets` adjacent buckets made one. Throws
-// std::invalid_argument for bad edges, options and lengths.
+// std::invalid_argument for bad edges, options and lengths. A watch expects a planner to be made
+// next.
 [[nodiscard]] std::vector<std::uint64_t> inner_edges_for(const Lengths& lengths,
                                                          const Buckets& buckets,
                                                          std::uint64_t merge_buckets,
-                                                         const PlanOptions& options);
+                                                         const PlanOptions& options,
+                                                         Watch* watch = nullptr);
 
 // Plans epochs of one set of lengths. Keeps memory of about 8 bytes a sample from plan to plan (16
 // where entries are wide); for kMixed a plan takes 12 (24) more while it is made.
+//
+// What takes a watch comes to a check within a few tenths of a second, whatever the number of
+// samples. A planner whose call was stopped is as it was before.
 //
 // Thread-safe: calls at the same time do not wait, but all but one make memory of their own. Also
 // safe in a child that was forked at any moment.
@@ -90,25 +63,27 @@ class Planner {
   // std::invalid_argument for bad edges, options and lengths; all messages name the rule and the
   // value.
   Planner(const Lengths& lengths, std::vector<std::uint64_t> inner_edges,
-          const PlanOptions& options);
+          const PlanOptions& options, Watch* watch = nullptr);
 
   // Returns the edges of all buckets: one more than there are buckets, from 0 to longest + 1. Inner
   // edges above the longest sample are left out.
   [[nodiscard]] std::vector<std::uint64_t> edges() const;
 
+  [[nodiscard]] const Lengths& lengths() const noexcept { return lengths_; }
   [[nodiscard]] const Classes& classes() const noexcept { return classes_; }
   [[nodiscard]] const Survey& survey() const noexcept { return survey_; }
 
   // Returns how many batches each bucket is to make in every epoch, as epoch 0 has it. Throws
   // std::invalid_argument if there would be no step, or not as many as `steps` asks for.
-  [[nodiscard]] Settlement settle(const StepOptions& steps);
+  [[nodiscard]] Settlement settle(const StepOptions& steps, Watch* watch = nullptr);
 
   // Returns the plan that (lengths, options, epoch, steps, settlement) alone fix: the same for
   // every number of threads and on every platform. Without a settlement the epoch is settled by
   // itself, and throws as `settle` does; else it must come from `settle` with the same `steps`, and
   // std::invalid_argument is thrown if it cannot.
   [[nodiscard]] EpochPlan plan(std::uint64_t epoch, const StepOptions& steps,
-                               const std::optional<Settlement>& settlement = std::nullopt);
+                               const std::optional<Settlement>& settlement = std::nullopt,
+                               Watch* watch = nullptr);
 
   // Gives back the memory that is kept from plan to plan; the next plan makes it anew. Does nothing
   // while another thread plans.
@@ -127,6 +102,8 @@ class Planner {
   [[nodiscard]] Settlement settlement_of(std::span<const FilledBucket<Entry>> buckets,
                                          const StepOptions& steps, Team& team) const;
   [[nodiscard]] bool is_packed() const;
+  [[nodiscard]] std::uint64_t work_to_settle() const;
+  [[nodiscard]] std::uint64_t work_to_plan(const StepOptions& steps) const;
 
   Lengths lengths_;
   PlanOptions options_;

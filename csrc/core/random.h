@@ -11,6 +11,8 @@
 #include <span>
 #include <utility>
 
+#include "core/watch.h"
+
 namespace evenstride {
 
 inline constexpr std::uint64_t kGoldenGamma = 0x9E3779B97F4A7C15;
@@ -76,10 +78,12 @@ class Draws {
 
 // Permutes `items` uniformly (Fisher and Yates 1938, in the form of Durstenfeld 1964). O(items).
 template <class Item>
-constexpr void shuffle(std::span<Item> items, Draws draws) noexcept {
-  for (std::size_t i = items.size(); i > 1; --i) {
-    std::swap(items[i - 1], items[static_cast<std::size_t>(draws.below(i))]);
-  }
+void shuffle(std::span<Item> items, Draws draws, const Watch& watch = kUnwatched) {
+  in_pieces(watch, 0, items.size(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = items.size() - begin; i > items.size() - end; --i) {
+      std::swap(items[i - 1], items[static_cast<std::size_t>(draws.below(i))]);
+    }
+  });
 }
 
 }  // namespace evenstride

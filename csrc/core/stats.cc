@@ -75,7 +75,9 @@ class Reader {
   void label_steps() {
     own_labels_.resize(num_steps_);
     team_.for_each(parts_.size(), [this](std::size_t p, int) {
+      StepCheck check(team_.watch());
       for (std::size_t step = part_begin(p); step < part_begin(p + 1); ++step) {
+        check(ranks_);
         own_labels_[step] = label_of(plan_.buckets.subspan(step * ranks_, ranks_));
       }
     });
@@ -122,7 +124,9 @@ class Reader {
     const double y_centre = mean_length(std::min<std::size_t>(1, num_steps_ - 1));
     double mean = mean_length(begin);
     std::size_t quarter = 0;
+    StepCheck check(team_.watch());
     for (std::size_t step = begin; step < end; ++step) {
+      check(ranks_);
       const StepTotals totals = count_step(step, part);
       BucketPart& to = part.buckets[static_cast<std::size_t>(labels_[step])];
       while ((quarter + 1) * num_steps_ <= step * kQuarters) {
@@ -208,7 +212,9 @@ class Reader {
       means.push_back(bucket.counts.steps == 0 ? 0.0
                                                : mean_of(bucket.step_widths, bucket.counts.steps));
     }
+    StepCheck check(team_.watch());
     for (std::size_t step = part_begin(p); step < part_begin(p + 1); ++step) {
+      check(ranks_);
       std::uint64_t width = 0;
       for (std::size_t i = step * ranks_; i < (step + 1) * ranks_; ++i) {
         const auto bucket = static_cast<std::size_t>(plan_.buckets[i]);

@@ -36,14 +36,16 @@ void check_offsets(std::span<const std::int64_t> offsets, std::size_t num_indice
 template <class Length, class Index>
 void sum_batches(std::span<const Length> lengths, std::span<const Index> indices,
                  std::span<const std::int64_t> offsets, std::size_t first, std::size_t last,
-                 std::vector<std::uint64_t>& tokens) {
+                 std::vector<std::uint64_t>& tokens, const Watch& watch) {
   // The reads do not wait for one another, so that to prefetch them would gain nothing.
   const auto index = [&](std::size_t i) {
     return static_cast<std::uint64_t>(indices[i]);  // Huge if it is negative.
   };
+  StepCheck check(watch);
   for (std::size_t batch = first; batch < last; ++batch) {
     std::uint64_t sum = 0;
     const auto batch_end = static_cast<std::size_t>(offsets[batch + 1]);
+    check(static_cast<std::size_t>(offsets[batch + 1] - offsets[batch]));
     for (auto i = static_cast<std::size_t>(offsets[batch]); i < batch_end; ++i) {
       if (index(i) >= lengths.size()) {
         throw std::invalid_argument("`indices[" + std::to_string(i) + "]` must be in [0, " +
@@ -65,12 +67,12 @@ std::vector<std::uint64_t> batch_tokens(const Lengths& lengths, const IndexView&
   std::vector<std::uint64_t> tokens(num_batches);
   std::visit(
       [&](const auto& length_values, const auto& index_values) {
-        team.for_each((num_batches + kBatchesPerTask - 1) / kBatchesPerTask,
-                      [&](std::size_t task, int) {
-                        const std::size_t first = task * kBatchesPerTask;
-                        sum_batches(length_values, index_values, offsets, first,
-                                    std::min(first + kBatchesPerTask, num_batches), tokens);
-                      });
+        team.for_each(
+            (num_batches + kBatchesPerTask - 1) / kBatchesPerTask, [&](std::size_t task, int) {
+              const std::size_t first = task * kBatchesPerTask;
+              sum_batches(length_values, index_values, offsets, first,
+                          std::min(first + kBatchesPerTask, num_batches), tokens, team.watch());
+            });
       },
       lengths, indices);
   return tokens;

@@ -70,14 +70,16 @@ class Former {
     }
     std::size_t sorted = batches.size();
     if (options_.drop_last) {
-      shuffle(std::span(batches), Draws(stream_.substream(kRests).substream(k)));
+      shuffle(std::span(batches), Draws(stream_.substream(kRests).substream(k)), team_.watch());
       sorted -= batches.size() % num_replicas_;
     }
     LargeVector<Batch<Entry>> scratch(sorted);
-    sort_by(std::span(batches).first(sorted), std::span(scratch), Direction::kDown,
-            [this](const Batch<Entry>& batch) {
-              return batch.count * width_of(batch.longest, pad_to_multiple_of_);
-            });
+    sort_by(
+        std::span(batches).first(sorted), std::span(scratch), Direction::kDown,
+        [this](const Batch<Entry>& batch) {
+          return batch.count * width_of(batch.longest, pad_to_multiple_of_);
+        },
+        team_.watch());
   }
 
   void hand_rests_on() {
@@ -130,6 +132,7 @@ class Former {
   void repeat_some(Mixture<Entry>& last) {
     Mixture<Entry> others;
     for (std::size_t k = 0; k < labelled_.size(); ++k) {
+      team_.watch().check();
       const LabelledSteps& steps = labelled_[k];
       others.append(std::span<const Batch<Entry>>(buckets_[k].batches)
                         .subspan(steps.first_batch, steps.num_runs * num_replicas_),
@@ -143,7 +146,7 @@ class Former {
     }
     std::vector<std::size_t> drawn(others.size());
     std::iota(drawn.begin(), drawn.end(), std::size_t{0});
-    shuffle(std::span(drawn), Draws(stream_.substream(kRepeats)));
+    shuffle(std::span(drawn), Draws(stream_.substream(kRepeats)), team_.watch());
     for (std::size_t i = 0; i < settlement_.repeats; ++i) {
       const std::size_t other = drawn[i % drawn.size()];
       list_samples(others.batches[other], steps_.repeats);
@@ -164,7 +167,9 @@ class Former {
   }
 
   void add_mixed_steps(Mixture<Entry> mixture) {
+    StepCheck check(team_.watch());
     for (std::size_t i = 0; i < mixture.size(); i += num_replicas_) {
+      check(num_replicas_);
       const auto label = label_of(std::span(mixture.buckets).subspan(i, num_replicas_));
       labelled_[label].mixed.push_back(mixed_.size() + i);
     }
@@ -180,7 +185,7 @@ class Former {
       steps_.steps_per_bucket.push_back(steps.num_runs + steps.mixed.size());
       num_steps += steps.num_runs + steps.mixed.size();
     }
-    steps_.batches.resize(num_steps * num_replicas_);
+    resize_in_pieces(steps_.batches, num_steps * num_replicas_, team_.watch());
     steps_.buckets.resize(num_steps * num_replicas_);
     team_.for_each(labelled_.size(), [&](std::size_t k, int) { write_label(k, first_steps[k]); });
   }
@@ -189,9 +194,11 @@ class Former {
     const LabelledSteps& steps = labelled_[k];
     LargeVector<std::uint32_t> order(steps.num_runs + steps.mixed.size());
     std::iota(order.begin(), order.end(), std::uint32_t{0});
-    shuffle(std::span(order), Draws(stream_.substream(kOrder).substream(k)));
+    shuffle(std::span(order), Draws(stream_.substream(kOrder).substream(k)), team_.watch());
     std::size_t to = first_step * num_replicas_;
+    StepCheck check(team_.watch());
     for (const std::uint32_t step : order) {
+      check(num_replicas_);
       const bool is_run = step < steps.num_runs;
       const std::size_t from =
           is_run ? steps.first_batch + step * num_replicas_ : steps.mixed[step - steps.num_runs];
@@ -203,7 +210,7 @@ class Former {
     }
     free_memory(buckets_[k].batches);
     draw_ranks(steps_, num_replicas_, first_step, first_step + order.size(),
-               stream_.substream(kRanks));
+               stream_.substream(kRanks), team_.watch());
   }
 
   std::span<FilledBucket<Entry>> buckets_;
@@ -229,12 +236,14 @@ Steps<Entry> form_steps(std::span<FilledBucket<Entry>> buckets, const Settlement
 
 template <class Entry>
 void draw_ranks(Steps<Entry>& steps, std::uint64_t num_replicas, std::size_t begin, std::size_t end,
-                Stream stream) {
+                Stream stream, const Watch& watch) {
   const auto ranks = static_cast<std::size_t>(num_replicas);
   if (ranks == 1) {
     return;
   }
+  StepCheck check(watch);
   for (std::size_t step = begin; step < end; ++step) {
+    check(ranks);
     Draws draws(stream.substream(step));
     for (std::size_t i = ranks; i > 1; --i) {
       const auto other = static_cast<std::size_t>(draws.below(i)) + step * ranks;
@@ -248,7 +257,9 @@ template Steps<PackedEntry> form_steps(std::span<FilledBucket<PackedEntry>>, con
                                        const StepOptions&, std::uint64_t, Stream, Team&);
 template Steps<WideEntry> form_steps(std::span<FilledBucket<WideEntry>>, const Settlement&,
                                      const StepOptions&, std::uint64_t, Stream, Team&);
-template void draw_ranks(Steps<PackedEntry>&, std::uint64_t, std::size_t, std::size_t, Stream);
-template void draw_ranks(Steps<WideEntry>&, std::uint64_t, std::size_t, std::size_t, Stream);
+template void draw_ranks(Steps<PackedEntry>&, std::uint64_t, std::size_t, std::size_t, Stream,
+                         const Watch&);
+template void draw_ranks(Steps<WideEntry>&, std::uint64_t, std::size_t, std::size_t, Stream,
+                         const Watch&);
 
 }  // namespace evenstride

@@ -40,6 +40,6 @@ template <class Entry>
 // Draws which rank gets which batch of each step in [begin, end).
 template <class Entry>
 void draw_ranks(Steps<Entry>& steps, std::uint64_t num_replicas, std::size_t begin, std::size_t end,
-                Stream stream);
+                Stream stream, const Watch& watch = kUnwatched);
 
 }  // namespace evenstride

@@ -356,6 +356,7 @@ class Planner:
         too_long: str,
         empty: str,
         num_threads: typing.SupportsInt | typing.SupportsIndex,
+        progress: collections.abc.Callable[[float], None] | None = None,
     ) -> None: ...
     def plan(
         self,
@@ -365,6 +366,7 @@ class Planner:
         drop_last: bool,
         steps_per_epoch: typing.SupportsInt | typing.SupportsIndex | None = None,
         settlement: Settlement | None = None,
+        progress: collections.abc.Callable[[float], None] | None = None,
     ) -> dict[str, numpy.ndarray]:
         """
         Return the arrays of the plan of one epoch.
@@ -379,6 +381,7 @@ class Planner:
         num_replicas: typing.SupportsInt | typing.SupportsIndex,
         drop_last: bool,
         steps_per_epoch: typing.SupportsInt | typing.SupportsIndex | None,
+        progress: collections.abc.Callable[[float], None] | None = None,
     ) -> Settlement:
         """
         Return what every epoch is to be filled into, as epoch 0 has it.

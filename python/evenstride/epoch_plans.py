@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 from evenstride import _core
 from evenstride.plan_cache import SharedPlans
 from evenstride.planner import make_plan
+from evenstride.progress import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenstride.lengths import LengthArray
     from evenstride.options import PlanOptions
     from evenstride.plan import EpochPlan
@@ -25,6 +28,7 @@ class EpochPlans:
         options: PlanOptions,
         num_threads: int,
         plan_cache: PlanCache | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> None:
         self._lengths = lengths
         self._options = options
@@ -33,7 +37,9 @@ class EpochPlans:
         self._shared: SharedPlans | None = None
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
-        self.planner = options.planner(lengths, num_threads)
+        self._progress = progress
+        with Progress(progress) as told:
+            self.planner = options.planner(lengths, num_threads, told.part(0.0, 1.0))
 
     @property
     def is_settled(self) -> bool:
@@ -52,11 +58,13 @@ class EpochPlans:
         self._settled = num_replicas, settlement
 
     def _made_settlement(self, num_replicas: int) -> _core.Settlement:
-        return self.planner.settle(
-            num_replicas=num_replicas,
-            drop_last=self._options.drop_last,
-            steps_per_epoch=self._options.steps_per_epoch,
-        )
+        with Progress(self._progress) as told:
+            return self.planner.settle(
+                num_replicas=num_replicas,
+                drop_last=self._options.drop_last,
+                steps_per_epoch=self._options.steps_per_epoch,
+                progress=told.part(0.0, 1.0),
+            )
 
     @property
     def num_replicas(self) -> int:
@@ -86,14 +94,16 @@ class EpochPlans:
 
     def _made(self, epoch: int) -> EpochPlan:
         num_replicas, settlement = self._settlement
-        return make_plan(
-            self.planner,
-            self._lengths,
-            self._options,
-            epoch=epoch,
-            num_replicas=num_replicas,
-            settlement=settlement,
-        )
+        with Progress(self._progress) as told:
+            return make_plan(
+                self.planner,
+                self._lengths,
+                self._options,
+                epoch=epoch,
+                num_replicas=num_replicas,
+                settlement=settlement,
+                progress=told.part(0.0, 1.0),
+            )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from evenstride import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from evenstride.lengths import LengthArray
 
@@ -150,7 +150,12 @@ class PlanOptions:
             options[name] = as_bool(name, options[name])
         return cls(**options)
 
-    def planner(self, lengths: LengthArray, num_threads: int) -> _core.Planner:
+    def planner(
+        self,
+        lengths: LengthArray,
+        num_threads: int,
+        progress: Callable[[float], None] | None = None,
+    ) -> _core.Planner:
         """Return a planner for `lengths`, which it refers to."""
         return _core.Planner(
             lengths,
@@ -171,6 +176,7 @@ class PlanOptions:
             too_long=self.too_long,
             empty=self.empty,
             num_threads=num_threads,
+            progress=progress,
         )
 
     def warn_of_removed(self, planner: _core.Planner, stacklevel: int) -> None:

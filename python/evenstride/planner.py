@@ -9,9 +9,10 @@ import numpy as np
 from evenstride.lengths import as_lengths
 from evenstride.options import PlanOptions, as_count, as_num_threads, as_uint64
 from evenstride.plan import EpochPlan
+from evenstride.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from evenstride import _core
     from evenstride.lengths import LengthArray, Lengths
@@ -42,6 +43,7 @@ def plan_epoch(
     empty: str = "keep",
     steps_per_epoch: SupportsIndex | None = None,
     num_threads: SupportsIndex | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> EpochPlan:
     """Plan every batch of one epoch, for all ranks.
 
@@ -67,6 +69,10 @@ def plan_epoch(
         differs a little from epoch to epoch; :class:`BucketBatchSampler` settles on one number.
     num_threads : int, optional
         Threads to plan with; by default up to four, as far as this process has processors.
+    progress : callable, optional
+        Called with the fraction that is done, in ``[0, 1]``, at most ten times a second while work
+        takes longer than a tenth of a second, last with 1.0. What it raises ends the work.
+        Ctrl-C ends it too, with or without a callback.
 
     Returns
     -------
@@ -108,15 +114,19 @@ def plan_epoch(
         steps_per_epoch=steps_per_epoch,
     )
     array = as_lengths(lengths)
-    planner = options.planner(array, as_num_threads(num_threads))
-    options.warn_of_removed(planner, stacklevel=2)
-    return make_plan(
-        planner,
-        array,
-        options,
-        epoch=as_uint64("epoch", epoch),
-        num_replicas=1 if num_replicas is None else as_count("num_replicas", num_replicas),
-    )
+    epoch = as_uint64("epoch", epoch)
+    num_replicas = 1 if num_replicas is None else as_count("num_replicas", num_replicas)
+    with Progress(progress) as told:
+        planner = options.planner(array, as_num_threads(num_threads), told.part(0.0, 0.2))
+        options.warn_of_removed(planner, stacklevel=2)
+        return make_plan(
+            planner,
+            array,
+            options,
+            epoch=epoch,
+            num_replicas=num_replicas,
+            progress=told.part(0.2, 1.0),
+        )
 
 
 def make_plan(
@@ -127,6 +137,7 @@ def make_plan(
     epoch: int,
     num_replicas: int,
     settlement: _core.Settlement | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> EpochPlan:
     """Return the plan of an epoch, of itself or as it was settled."""
     arrays = planner.plan(
@@ -135,6 +146,7 @@ def make_plan(
         drop_last=options.drop_last,
         steps_per_epoch=options.steps_per_epoch,
         settlement=settlement,
+        progress=progress,
     )
     if len(lengths) <= 2**31:
         # Signed, since torch indexes with no unsigned type of this width.

@@ -19,7 +19,7 @@ from evenstride.state import STATE_VERSION, check_state, step_after
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from evenstride.lengths import Lengths
     from evenstride.plan import EpochPlan
@@ -96,6 +96,12 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
     plan_cache : path-like or PlanCache, optional
         A folder on a local disk in which the processes of a host share their plans: one makes each
         plan, the others map its file. See :class:`evenstride.plan_cache.PlanCache`.
+    progress : callable, optional
+        Called with the fraction that is done, in ``[0, 1]``, at most ten times a second while work
+        takes longer than a tenth of a second, last with 1.0. What it raises ends the work.
+        Each piece of work goes from 0 to 1 by itself: looking at the lengths, settling the steps,
+        planning an epoch. It is not pickled: a sampler that was has none. Ctrl-C ends the work
+        too, with or without a callback.
 
     Attributes
     ----------
@@ -160,6 +166,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         steps_per_epoch: SupportsIndex | None = None,
         num_threads: SupportsIndex | None = None,
         plan_cache: str | os.PathLike[str] | PlanCache | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> None:
         self.options = PlanOptions.of(
             token_budget=token_budget,
@@ -189,13 +196,15 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         self._cursor = Cursor(0, 0, 0)
         self._next: tuple[int, int] | None = None
         self.finished: int | None = None  # The epoch of which a pass was the last to end.
-        self._prepare()
+        self._prepare(progress)
         self.options.warn_of_removed(self._plans.planner, stacklevel=2)
         if self._given_ranks[0] is not None:
             self._settled()
 
-    def _prepare(self) -> None:
-        self._plans = EpochPlans(self.lengths, self.options, self._num_threads, self._plan_cache)
+    def _prepare(self, progress: Callable[[float], None] | None = None) -> None:
+        self._plans = EpochPlans(
+            self.lengths, self.options, self._num_threads, self._plan_cache, progress
+        )
         self._rank: int | None = None
 
     def _settled(self) -> EpochPlans:

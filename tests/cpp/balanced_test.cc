@@ -16,7 +16,8 @@ using testing::Labels;
 using testing::seed_counts;
 
 Labels balanced(const Counts& counts, Stream stream) {
-  return balanced_order(counts, 1, stream);
+  Watch watch;
+  return balanced_order(counts, 1, stream, watch);
 }
 
 // Whether every step has a slot in [floor(i * T / n), ceil((i + 1) * T / n)), which is the bound.
@@ -161,7 +162,8 @@ TEST(Stratified, TheBoundHoldsAtTheEndOfEveryGroup) {
   for (int trial = 0; trial < 5000; ++trial) {
     const Counts counts = testing::random_counts(random);
     const std::uint64_t group_size = 2 + random.below(15);
-    const Labels labels = balanced_order(counts, group_size, Stream(random.next()));
+    Watch watch;
+    const Labels labels = balanced_order(counts, group_size, Stream(random.next()), watch);
     ASSERT_EQ(testing::counts_of(labels, counts.size()), counts);
     ASSERT_LT(testing::discrepancy(labels, counts, group_size), 1.0) << "trial " << trial;
   }
@@ -170,7 +172,8 @@ TEST(Stratified, TheBoundHoldsAtTheEndOfEveryGroup) {
 TEST(Stratified, GroupsOfFourSpanAsManyBucketsAsCanBeOnTheSeedCounts) {
   double sum = 0;
   for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
-    const Labels labels = balanced_order(seed_counts(), 4, Stream::of(0, epoch));
+    Watch watch;
+    const Labels labels = balanced_order(seed_counts(), 4, Stream::of(0, epoch), watch);
     EXPECT_LT(testing::discrepancy(labels, seed_counts(), 4), 1.0);
     sum += testing::distinct_in_a_group(labels, 4);
     for (std::size_t t = 0; t + 4 <= labels.size(); t += 4) {
@@ -184,7 +187,8 @@ TEST(Stratified, GroupsOfFourSpanAsManyBucketsAsCanBeOnTheSeedCounts) {
 TEST(Stratified, EveryPlaceInAGroupIsAsLikely) {
   Counts first(6);
   for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
-    const Labels labels = balanced_order(seed_counts(), 4, Stream::of(0, epoch));
+    Watch watch;
+    const Labels labels = balanced_order(seed_counts(), 4, Stream::of(0, epoch), watch);
     for (std::size_t t = 0; t < labels.size(); t += 4) {
       ++first.at(labels[t]);
     }
@@ -197,7 +201,8 @@ TEST(Stratified, EveryPlaceInAGroupIsAsLikely) {
 }
 
 TEST(Stratified, AGroupBeyondTheEpochIsAShuffleOfItAll) {
-  const Labels labels = balanced_order(seed_counts(), ~std::uint64_t{0}, Stream::of(0, 0));
+  Watch watch;
+  const Labels labels = balanced_order(seed_counts(), ~std::uint64_t{0}, Stream::of(0, 0), watch);
   EXPECT_EQ(testing::counts_of(labels, 6), seed_counts());
   EXPECT_GT(testing::longest_run(labels), 4U);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from command_support import run
+from command_support import command
 from framework_support import DOCS, documented
 
 PAGE = DOCS / "guides" / "scale.md"
@@ -28,15 +28,12 @@ def measured(blocks):
     return first
 
 
-def test_the_simulation_prints_what_the_page_shows(monkeypatch, capsys):
+def test_the_simulation_prints_what_the_page_shows(monkeypatch):
     monkeypatch.chdir(DOCS.parent)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
     line = documented("guides/scale.md", "scale", language="").replace("\\\n", "")
     program, *arguments = shlex.split(line)
     assert program == "evenstride"
-    assert run(arguments) == 0
-    printed, page = blocks_of(capsys.readouterr().out), shown("scale")
+    printed, page = blocks_of(command(*arguments, COLUMNS="100").stdout), shown("scale")
     assert list(printed) == list(page)
     assert printed.pop(measured(printed)).count("\n") == page.pop(measured(page)).count("\n")
     assert printed == page
