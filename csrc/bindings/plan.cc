@@ -3,13 +3,21 @@
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "bindings/arrays.h"
 #include "bindings/module.h"
+#include "bindings/unlocked.h"
 #include "bindings/watched.h"
+#include "core/threads.h"
+#include "loader/helper.h"
 
 namespace evenstride {
 namespace {
@@ -26,6 +34,82 @@ py::array widths_of(EpochPlan& plan) {
     return to_numpy<std::int32_t>(std::move(*narrow));
   }
   return to_numpy<std::int64_t>(std::move(std::get<Buffer<std::int64_t>>(plan.widths)));
+}
+
+using PlanArrays = py::typing::Dict<py::str, py::array>;
+
+PlanArrays arrays_of(EpochPlan plan) {
+  PlanArrays result;
+  result["indices"] = indices_of(plan);
+  result["offsets"] = to_numpy<std::int64_t>(std::move(plan.offsets));
+  result["buckets"] = to_numpy<std::int16_t>(std::move(plan.buckets));
+  result["widths"] = widths_of(plan);
+  result["repeats"] = to_numpy<std::int64_t>(std::move(plan.repeats));
+  result["dropped"] = to_numpy<std::int64_t>(std::move(plan.dropped));
+  return result;
+}
+
+// A plan that is made in a thread of lowest priority. Several threads may use it, each with the GIL.
+class PlanAhead {
+ public:
+  PlanAhead(Planner& planner, std::uint64_t epoch, const StepOptions& steps,
+            const std::optional<Settlement>& settlement)
+      : helper_(std::make_shared<Helper<EpochPlan>>(
+            [&planner, epoch, steps, settlement](Watch& watch) {
+              take_lowest_priority();
+              return planner.plan(epoch, steps, settlement, &watch);
+            })) {}
+
+  // Returns whether there is nothing to wait for, now or within so many seconds.
+  [[nodiscard]] bool wait(double seconds) const {
+    const auto helper = helper_;
+    if (!helper || !helper->is_here()) {
+      return true;
+    }
+    const Unlocked unlocked;
+    return helper->wait_for(std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * seconds)));
+  }
+
+  // Returns how much of it is done, in [0, 1].
+  [[nodiscard]] double fraction() const noexcept { return helper_ ? helper_->fraction() : 1.0; }
+
+  // Returns the plan, once; throws what making it threw.
+  [[nodiscard]] std::optional<PlanArrays> take() {
+    const auto helper = helper_;
+    if (!helper || !helper->is_here()) {
+      return std::nullopt;
+    }
+    if (!helper->wait_for(std::chrono::milliseconds(0))) {
+      throw py::value_error("`wait` must have returned True first.");
+    }
+    helper_ = nullptr;
+    return arrays_of(helper->take());
+  }
+
+  // Ends the work and its thread.
+  void stop() {
+    auto helper = std::exchange(helper_, nullptr);
+    if (helper) {
+      const Unlocked unlocked;
+      helper->stop();
+      helper = nullptr;
+    }
+  }
+
+ private:
+  std::shared_ptr<Helper<EpochPlan>> helper_;
+};
+
+std::unique_ptr<PlanAhead> plan_ahead(Planner& planner, std::uint64_t epoch,
+                                      std::uint64_t num_replicas, bool drop_last,
+                                      std::optional<std::uint64_t> steps_per_epoch,
+                                      const std::optional<Settlement>& settlement) {
+  try {
+    return std::make_unique<PlanAhead>(
+        planner, epoch, StepOptions{num_replicas, drop_last, steps_per_epoch}, settlement);
+  } catch (const std::system_error&) {  // No more threads to be had.
+    return nullptr;
+  }
 }
 
 using Amounts = py::typing::Dict<py::str, py::int_>;
@@ -85,6 +169,14 @@ void def_plan(py::module_& m) {
       .def_readonly("steps", &Settlement::steps)
       .def_readonly("repeats", &Settlement::repeats);
 
+  py::class_<PlanAhead>(m, "PlanAhead", "A plan that is made in the background.")
+      .def("wait", &PlanAhead::wait, py::arg("seconds"),
+           "Return whether there is nothing to wait for, now or within so many seconds.")
+      .def_property_readonly("fraction", &PlanAhead::fraction, "How much is done, in [0, 1].")
+      .def("take", &PlanAhead::take,
+           "Return the arrays, or raise what making them raised; None if taken or stopped.")
+      .def("stop", &PlanAhead::stop, "End the work and its thread.");
+
   py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")
       .def(py::init(&make_planner), py::keep_alive<1, 2>(), py::arg("lengths").noconvert(),
            py::arg("buckets"), py::kw_only(), py::arg("merge_buckets"), py::arg("token_budget"),
@@ -129,18 +221,14 @@ void def_plan(py::module_& m) {
                                      [&planner, epoch, steps, settlement](Watch& watch) {
                                        return planner.plan(epoch, steps, settlement, &watch);
                                      });
-            py::typing::Dict<py::str, py::array> result;
-            result["indices"] = indices_of(plan);
-            result["offsets"] = to_numpy<std::int64_t>(std::move(plan.offsets));
-            result["buckets"] = to_numpy<std::int16_t>(std::move(plan.buckets));
-            result["widths"] = widths_of(plan);
-            result["repeats"] = to_numpy<std::int64_t>(std::move(plan.repeats));
-            result["dropped"] = to_numpy<std::int64_t>(std::move(plan.dropped));
-            return result;
+            return arrays_of(std::move(plan));
           },
           py::arg("epoch"), py::kw_only(), py::arg("num_replicas"), py::arg("drop_last"),
           py::arg("steps_per_epoch") = py::none(), py::arg("settlement") = py::none(),
           py::arg("progress") = py::none(), "Return the arrays of the plan of one epoch.")
+      .def("plan_ahead", &plan_ahead, py::keep_alive<0, 1>(), py::arg("epoch"), py::kw_only(),
+           py::arg("num_replicas"), py::arg("drop_last"), py::arg("steps_per_epoch"),
+           py::arg("settlement"), "Begin to make a plan; None if there is no thread to be had.")
       .def("release_memory", &Planner::release_memory, py::call_guard<Unlocked>(),
            "Give back the memory that is kept from plan to plan.");
 }

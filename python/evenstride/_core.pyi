@@ -18,6 +18,7 @@ __all__: list[str] = [
     "DeviceWorkers",
     "GivenBlocks",
     "MadeBatch",
+    "PlanAhead",
     "PlanStatistics",
     "Planner",
     "Settlement",
@@ -329,6 +330,28 @@ class Settlement:
     @property
     def steps(self) -> int: ...
 
+class PlanAhead:
+    """
+    A plan that is made in the background.
+    """
+    def stop(self) -> None:
+        """
+        End the work and its thread.
+        """
+    def take(self) -> dict[str, numpy.ndarray] | None:
+        """
+        Return the arrays, or raise what making them raised; None if taken or stopped.
+        """
+    def wait(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> bool:
+        """
+        Return whether there is nothing to wait for, now or within so many seconds.
+        """
+    @property
+    def fraction(self) -> float:
+        """
+        How much is done, in [0, 1].
+        """
+
 class Planner:
     """
     Plans epochs of one array of lengths, which it refers to.
@@ -370,6 +393,18 @@ class Planner:
     ) -> dict[str, numpy.ndarray]:
         """
         Return the arrays of the plan of one epoch.
+        """
+    def plan_ahead(
+        self,
+        epoch: typing.SupportsInt | typing.SupportsIndex,
+        *,
+        num_replicas: typing.SupportsInt | typing.SupportsIndex,
+        drop_last: bool,
+        steps_per_epoch: typing.SupportsInt | typing.SupportsIndex | None,
+        settlement: Settlement | None,
+    ) -> PlanAhead:
+        """
+        Begin to make a plan; None if there is no thread to be had.
         """
     def release_memory(self) -> None:
         """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evenstride import _core
+from evenstride.ahead import FEWEST_SAMPLES, Ahead
+from evenstride.plan import EpochPlan
 from evenstride.plan_cache import SharedPlans
 from evenstride.planner import make_plan
 from evenstride.progress import Progress
@@ -15,12 +18,16 @@ if TYPE_CHECKING:
 
     from evenstride.lengths import LengthArray
     from evenstride.options import PlanOptions
-    from evenstride.plan import EpochPlan
     from evenstride.plan_cache import PlanCache
+
+_LAST_EPOCH = 2**64 - 1
 
 
 class EpochPlans:
-    """The epochs of one set of lengths; the last one that was asked for is kept."""
+    """The epochs of one set of lengths; the last one that was asked for is kept.
+
+    While a pass is running, the next one is made in the background: see :meth:`foresee`.
+    """
 
     def __init__(
         self,
@@ -37,6 +44,9 @@ class EpochPlans:
         self._shared: SharedPlans | None = None
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
+        self._ahead: Ahead | None = None
+        self._has_made = False  # Whether this process made the plan that is kept.
+        self._seconds = 0.0  # That it last took to make a plan.
         self._progress = progress
         with Progress(progress) as told:
             self.planner = options.planner(lengths, num_threads, told.part(0.0, 1.0))
@@ -84,29 +94,98 @@ class EpochPlans:
         return self._settled
 
     def of(self, epoch: int) -> EpochPlan:
-        """Return the plan of an epoch."""
-        if self._kept is None or self._kept.epoch != epoch:
-            if self._shared is None:
-                self._kept = self._made(epoch)
-            else:
-                self._kept = self._shared.plan(epoch, lambda: self._made(epoch))
-        return self._kept
+        """Return the plan of an epoch, and keep it instead of the last one."""
+        kept = self._kept
+        if kept is not None and kept.epoch == epoch:
+            return kept
+        self.expect(epoch)
+        if kept is not None and not self._options.shuffle and self._shared is None:
+            self._kept = kept = _of_another_epoch(kept, epoch)
+            return kept
+        # Before there is another one: whoever is amid a pass of it has it still.
+        self._kept = kept = None
+        self._has_made = False
+        if self._shared is None:
+            plan = self._made(epoch)
+        else:
+            plan = self._shared.plan(epoch, lambda: self._made(epoch))
+            self._give_up_ahead()
+        self._kept = plan
+        return plan
+
+    def foresee(self, epoch: int, step: int) -> None:
+        """Begin to plan the epoch after `epoch` when a pass of that comes to a step.
+
+        Not before half of the epoch, so that there are two plans for half of the time only. With a
+        cache, of all processes only the one that made the plan of `epoch` plans the next one.
+        """
+        if (
+            self._ahead is None
+            and 2 * step >= self.num_steps
+            and self._kept is not None
+            and self._kept.epoch == epoch < _LAST_EPOCH
+            and len(self._lengths) >= FEWEST_SAMPLES
+            and self._options.shuffle
+            and Ahead.may_begin
+            and (self._shared is None or self._has_made)
+        ):
+            num_replicas, settlement = self._settlement
+            work = self.planner.plan_ahead(
+                epoch + 1,
+                num_replicas=num_replicas,
+                drop_last=self._options.drop_last,
+                steps_per_epoch=self._options.steps_per_epoch,
+                settlement=settlement,
+            )
+            if work is not None:
+                self._ahead = Ahead(epoch + 1, work)
+
+    def expect(self, epoch: int) -> None:
+        """Give up what is planned ahead, unless it is this epoch."""
+        if self._ahead is not None and self._ahead.epoch != epoch:
+            self._give_up_ahead()
+
+    def _give_up_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.stop()
 
     def _made(self, epoch: int) -> EpochPlan:
         num_replicas, settlement = self._settlement
+        ahead, self._ahead = self._ahead, None
         with Progress(self._progress) as told:
-            return make_plan(
+            tell = told.part(0.0, 1.0)
+            arrays = None if ahead is None else ahead.arrays(self._seconds, tell)
+            began_s = time.monotonic()
+            plan = make_plan(
                 self.planner,
                 self._lengths,
                 self._options,
                 epoch=epoch,
                 num_replicas=num_replicas,
                 settlement=settlement,
-                progress=told.part(0.0, 1.0),
+                progress=tell,
+                arrays=arrays,
             )
+        if arrays is None:
+            self._seconds = time.monotonic() - began_s
+        self._has_made = True
+        return plan
+
+    def __copy__(self) -> EpochPlans:
+        """Share all but what is planned ahead, which one alone can take."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__, _ahead=None)
+        return other
 
     @cached_property
     def fingerprint(self) -> str:
         """The lengths in short: how many there are, and a hash of their values."""
         number = _core.fingerprint(self._lengths, num_threads=self._num_threads)
         return f"{len(self._lengths)}:{number:016x}"
+
+
+def _of_another_epoch(plan: EpochPlan, epoch: int) -> EpochPlan:
+    other = EpochPlan.__new__(EpochPlan)
+    other.__dict__.update(plan.__dict__, epoch=epoch)
+    return other

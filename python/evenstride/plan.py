@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenstride.stats import PlanStats
 
     IndexArray = NDArray[np.integer[Any]]
+    PlanArrays = dict[str, NDArray[Any]]
 
 _FILE_VERSION = 1
 _LISTS_AT_ONCE = 64
@@ -113,7 +114,7 @@ class EpochPlan:
 
     def __init__(
         self,
-        arrays: dict[str, NDArray[Any]],
+        arrays: PlanArrays,
         facts: dict[str, Any],
         lengths: LengthArray | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from evenstride import _core
     from evenstride.lengths import LengthArray, Lengths
-    from evenstride.plan import IndexArray
+    from evenstride.plan import IndexArray, PlanArrays
 
 
 def plan_epoch(
@@ -138,16 +138,21 @@ def make_plan(
     num_replicas: int,
     settlement: _core.Settlement | None = None,
     progress: Callable[[float], None] | None = None,
+    arrays: PlanArrays | None = None,
 ) -> EpochPlan:
-    """Return the plan of an epoch, of itself or as it was settled."""
-    arrays = planner.plan(
-        epoch,
-        num_replicas=num_replicas,
-        drop_last=options.drop_last,
-        steps_per_epoch=options.steps_per_epoch,
-        settlement=settlement,
-        progress=progress,
-    )
+    """Return the plan of an epoch, of itself or as it was settled; of its arrays if they are made.
+
+    `arrays` are those that the planner returned.
+    """
+    if arrays is None:
+        arrays = planner.plan(
+            epoch,
+            num_replicas=num_replicas,
+            drop_last=options.drop_last,
+            steps_per_epoch=options.steps_per_epoch,
+            settlement=settlement,
+            progress=progress,
+        )
     if len(lengths) <= 2**31:
         # Signed, since torch indexes with no unsigned type of this width.
         arrays["indices"] = _as_signed(arrays["indices"])

@@ -268,6 +268,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         if not is_loaded and not framework_loops.is_own_count_of_accelerate():
             self._next = epoch, 0
             self._cursor = Cursor(epoch, 0, 0)
+            self._plans.expect(epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Iterate over the batches of a pass, each a list of sample indices.
@@ -301,19 +302,27 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
     def follow(self, cursor: Cursor, *, is_over: bool = False) -> None:
         """Make `cursor` the position, from which a batch has been handed out: the last, if over."""
         self._cursor = cursor
+        self._foresee(cursor.epoch, cursor.step)
         if is_over:
             self.finished = cursor.epoch
+
+    def _foresee(self, epoch: int, step: int) -> None:
+        if self._next is None:
+            self._plans.foresee(epoch, step)
 
     def _batches(self) -> Iterator[list[int]]:
         plan, rank, start = self.next_pass()
         framework_loops.check_place_in_lightning(plan.epoch, start)
         cursor = Cursor(plan.epoch, start, start)
         self.begin(cursor)
+        half = max(start, (plan.num_steps + 1) // 2)
         # The last batch apart, since a loop may stop at it and not come back for the end.
-        for batches in plan.lists(rank, start, plan.num_steps - 1):
-            for batch in cursor.hand_out(batches):
-                self._cursor = cursor
-                yield batch
+        for begin, end in (start, half), (half, plan.num_steps - 1):
+            self._foresee(plan.epoch, begin)
+            for batches in plan.lists(rank, begin, min(end, plan.num_steps - 1)):
+                for batch in cursor.hand_out(batches):
+                    self._cursor = cursor
+                    yield batch
         for batches in plan.lists(rank, plan.num_steps - 1, plan.num_steps):
             for batch in cursor.hand_out(batches):
                 self.follow(cursor, is_over=True)
@@ -359,6 +368,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         epoch, step = check_state(state, self.state_dict(consumed=0))
         self._cursor = Cursor(epoch, step, step)
         self._next = epoch, step
+        self._plans.expect(epoch)
         self.finished = None
 
     def __getstate__(self) -> dict[str, Any]:
