@@ -86,6 +86,13 @@ class PlanAhead {
     return arrays_of(helper->take());
   }
 
+  // Lets the work end, and does not wait for it.
+  void ask_to_stop() {
+    if (helper_) {
+      helper_->stop();
+    }
+  }
+
   // Ends the work and its thread.
   void stop() {
     auto helper = std::exchange(helper_, nullptr);
@@ -175,6 +182,7 @@ void def_plan(py::module_& m) {
       .def_property_readonly("fraction", &PlanAhead::fraction, "How much is done, in [0, 1].")
       .def("take", &PlanAhead::take,
            "Return the arrays, or raise what making them raised; None if taken or stopped.")
+      .def("ask_to_stop", &PlanAhead::ask_to_stop, "Let the work end, and do not wait for it.")
       .def("stop", &PlanAhead::stop, "End the work and its thread.");
 
   py::class_<Planner>(m, "Planner", "Plans epochs of one array of lengths, which it refers to.")

@@ -334,6 +334,10 @@ class PlanAhead:
     """
     A plan that is made in the background.
     """
+    def ask_to_stop(self) -> None:
+        """
+        Let the work end, and do not wait for it.
+        """
     def stop(self) -> None:
         """
         End the work and its thread.

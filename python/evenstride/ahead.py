@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 FEWEST_SAMPLES = 100_000
 """With fewer, a plan is made in about a millisecond, and not ahead."""
 
-_LOOK_S = 0.05
+_LOOKS = 4
+_LOOK_S = (0.001, 0.05)
 
 
 class Ahead:
@@ -40,11 +41,12 @@ class Ahead:
         """
         try:
             began_s, before = time.monotonic(), self._work.fraction
-            while not self._work.wait(_LOOK_S):
+            look = min(max(seconds_anew / _LOOKS, _LOOK_S[0]), _LOOK_S[1])
+            while not self._work.wait(look):
                 fraction = self._work.fraction
                 seconds = time.monotonic() - began_s
                 if (1.0 - fraction) * seconds > (fraction - before) * seconds_anew:
-                    self.stop()
+                    self._work.ask_to_stop()  # Nor does it come to its end soon.
                     return None
                 if tell is not None:
                     tell(fraction)

@@ -45,6 +45,7 @@ class EpochPlans:
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
         self._ahead: Ahead | None = None
+        self._leaving: Ahead | None = None  # Given up, and may not have ended yet.
         self._has_made = False  # Whether this process made the plan that is kept.
         self._seconds = 0.0  # That it last took to make a plan.
         self._progress = progress
@@ -129,6 +130,7 @@ class EpochPlans:
             and Ahead.may_begin
             and (self._shared is None or self._has_made)
         ):
+            self._leaving = None
             num_replicas, settlement = self._settlement
             work = self.planner.plan_ahead(
                 epoch + 1,
@@ -156,6 +158,7 @@ class EpochPlans:
         with Progress(self._progress) as told:
             tell = told.part(0.0, 1.0)
             arrays = None if ahead is None else ahead.arrays(self._seconds, tell)
+            self._leaving = ahead
             began_s = time.monotonic()
             plan = make_plan(
                 self.planner,
@@ -175,7 +178,7 @@ class EpochPlans:
     def __copy__(self) -> EpochPlans:
         """Share all but what is planned ahead, which one alone can take."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__, _ahead=None)
+        other.__dict__.update(self.__dict__, _ahead=None, _leaving=None)
         return other
 
     @cached_property

@@ -106,7 +106,7 @@ TEST(Helper, AForkedChildDoesNotWait) {
 }
 
 TEST(Helper, APlanOfLowestPriorityIsThePlanEvenBesideAnother) {
-  std::vector<std::uint16_t> values(300'000);
+  std::vector<std::uint16_t> values(100'000);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<std::uint16_t>(1 + i * i % 97);
   }
@@ -136,7 +136,7 @@ TEST(Helper, APlanOfLowestPriorityIsThePlanEvenBesideAnother) {
   EXPECT_EQ(indices_of(helper.take()), expected);
   EXPECT_EQ(priority, 19);
   EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())), own_priority);
-  for (int delay = 0; delay < 10; ++delay) {
+  for (int delay = 0; delay < 4; ++delay) {
     const Helper<EpochPlan> stopped(begin);
     std::this_thread::sleep_for(milliseconds(delay));
   }
