@@ -44,6 +44,7 @@ class EpochPlans:
         self._shared: SharedPlans | None = None
         self._settled: tuple[int, _core.Settlement] | None = None
         self._kept: EpochPlan | None = None
+        self._last: EpochPlan | None = None  # The one before, which is about to be freed.
         self._ahead: Ahead | None = None
         self._leaving: Ahead | None = None  # Given up, and may not have ended yet.
         self._has_made = False  # Whether this process made the plan that is kept.
@@ -103,8 +104,10 @@ class EpochPlans:
         if kept is not None and not self._options.shuffle and self._shared is None:
             self._kept = kept = _of_another_epoch(kept, epoch)
             return kept
-        # Before there is another one: whoever is amid a pass of it has it still.
-        self._kept = kept = None
+        # Not with another one that is kept: whoever is amid a pass of it has it still. To free it
+        # takes longer than to take one that is made.
+        self._last, self._kept = kept, None
+        kept = None
         self._has_made = False
         if self._shared is None:
             plan = self._made(epoch)
@@ -115,16 +118,17 @@ class EpochPlans:
         return plan
 
     def foresee(self, epoch: int, step: int) -> None:
-        """Begin to plan the epoch after `epoch` when a pass of that comes to a step.
+        """Begin to plan the epoch after `epoch` when a pass of that goes on to a step.
 
         Not before half of the epoch, so that there are two plans for half of the time only. With a
         cache, of all processes only the one that made the plan of `epoch` plans the next one.
         """
+        self._last = None
         if (
             self._ahead is None
-            and 2 * step >= self.num_steps
             and self._kept is not None
             and self._kept.epoch == epoch < _LAST_EPOCH
+            and 2 * step >= self.num_steps
             and len(self._lengths) >= FEWEST_SAMPLES
             and self._options.shuffle
             and Ahead.may_begin
@@ -159,6 +163,8 @@ class EpochPlans:
             tell = told.part(0.0, 1.0)
             arrays = None if ahead is None else ahead.arrays(self._seconds, tell)
             self._leaving = ahead
+            if arrays is None:
+                self._last = None  # So that there are never three.
             began_s = time.monotonic()
             plan = make_plan(
                 self.planner,
@@ -178,7 +184,7 @@ class EpochPlans:
     def __copy__(self) -> EpochPlans:
         """Share all but what is planned ahead, which one alone can take."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__, _ahead=None, _leaving=None)
+        other.__dict__.update(self.__dict__, _last=None, _ahead=None, _leaving=None)
         return other
 
     @cached_property

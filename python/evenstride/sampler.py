@@ -37,7 +37,8 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
 
     A batch costs its padded tokens: its samples times its width, which is its longest sample, at
     least 1, rounded up to `pad_to_multiple_of`. The order depends on the lengths, the options, the
-    seed and the epoch alone; no global random state is read or changed.
+    seed and the epoch alone; no global random state is read or changed. From half of an epoch on the
+    next one is planned in the background.
 
     Parameters
     ----------
@@ -302,28 +303,26 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
     def follow(self, cursor: Cursor, *, is_over: bool = False) -> None:
         """Make `cursor` the position, from which a batch has been handed out: the last, if over."""
         self._cursor = cursor
-        self._foresee(cursor.epoch, cursor.step)
+        if self._next is None:
+            self._plans.foresee(cursor.epoch, cursor.step)
         if is_over:
             self.finished = cursor.epoch
-
-    def _foresee(self, epoch: int, step: int) -> None:
-        if self._next is None:
-            self._plans.foresee(epoch, step)
 
     def _batches(self) -> Iterator[list[int]]:
         plan, rank, start = self.next_pass()
         framework_loops.check_place_in_lightning(plan.epoch, start)
         cursor = Cursor(plan.epoch, start, start)
         self.begin(cursor)
-        half = max(start, (plan.num_steps + 1) // 2)
-        # The last batch apart, since a loop may stop at it and not come back for the end.
-        for begin, end in (start, half), (half, plan.num_steps - 1):
-            self._foresee(plan.epoch, begin)
-            for batches in plan.lists(rank, begin, min(end, plan.num_steps - 1)):
+        # The last batch apart, since a loop may stop at it, and the first, so that it comes at once.
+        last, half = plan.num_steps - 1, max(start + 1, (plan.num_steps + 1) // 2)
+        for begin, end in (start, start + 1), (start + 1, half), (half, last):
+            if begin > start and self._next is None:
+                self._plans.foresee(plan.epoch, begin)
+            for batches in plan.lists(rank, begin, min(end, last)):
                 for batch in cursor.hand_out(batches):
                     self._cursor = cursor
                     yield batch
-        for batches in plan.lists(rank, plan.num_steps - 1, plan.num_steps):
+        for batches in plan.lists(rank, last, last + 1):
             for batch in cursor.hand_out(batches):
                 self.follow(cursor, is_over=True)
                 yield batch
