@@ -49,13 +49,14 @@ PlanArrays arrays_of(EpochPlan plan) {
   return result;
 }
 
-// A plan that is made in a thread of lowest priority. Several threads may use it, each with the GIL.
+// A plan that is made in a thread of lowest priority. Several threads may use it, each with the
+// GIL.
 class PlanAhead {
  public:
   PlanAhead(Planner& planner, std::uint64_t epoch, const StepOptions& steps,
             const std::optional<Settlement>& settlement)
-      : helper_(std::make_shared<Helper<EpochPlan>>(
-            [&planner, epoch, steps, settlement](Watch& watch) {
+      : helper_(
+            std::make_shared<Helper<EpochPlan>>([&planner, epoch, steps, settlement](Watch& watch) {
               take_lowest_priority();
               return planner.plan(epoch, steps, settlement, &watch);
             })) {}

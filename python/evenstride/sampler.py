@@ -37,8 +37,8 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
 
     A batch costs its padded tokens: its samples times its width, which is its longest sample, at
     least 1, rounded up to `pad_to_multiple_of`. The order depends on the lengths, the options, the
-    seed and the epoch alone; no global random state is read or changed. From half of an epoch on the
-    next one is planned in the background.
+    seed and the epoch alone; no global random state is read or changed. From half of an epoch on,
+    the next one is planned in the background.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         framework_loops.check_place_in_lightning(plan.epoch, start)
         cursor = Cursor(plan.epoch, start, start)
         self.begin(cursor)
-        # The last batch apart, since a loop may stop at it, and the first, so that it comes at once.
+        # The last batch apart, since a loop may stop at it, and the first, which comes at once.
         last, half = plan.num_steps - 1, max(start + 1, (plan.num_steps + 1) // 2)
         for begin, end in (start, start + 1), (start + 1, half), (half, last):
             if begin > start and self._next is None:

@@ -111,10 +111,8 @@ TEST(Helper, APlanOfLowestPriorityIsThePlanEvenBesideAnother) {
     values[i] = static_cast<std::uint16_t>(1 + i * i % 97);
   }
   PlanOptions options;
-  options.limits = {.token_budget = 500,
-                    .max_batch_size = 64,
-                    .batch_size_multiple = 1,
-                    .pad_to_multiple_of = 1};
+  options.limits = {
+      .token_budget = 500, .max_batch_size = 64, .batch_size_multiple = 1, .pad_to_multiple_of = 1};
   options.num_threads = 2;
   Planner planner(std::span<const std::uint16_t>(values), {30, 60}, options);
   const Settlement settlement = planner.settle(kSteps);
