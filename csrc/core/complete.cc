@@ -74,11 +74,10 @@ template <class Entry>
 std::vector<Entry> samples_of(std::span<const Batch<Entry>> batches, const Lengths& lengths,
                               const Watch& watch) {
   std::vector<Entry> entries;
-  StepCheck check(watch);
   std::visit(
       [&](const auto& values) {
         for (const Batch<Entry>& batch : batches) {
-          check(batch.count);
+          watch.check();
           for (std::size_t i = 0; i < batch.count; ++i) {
             const auto index = batch.index(i);
             entries.emplace_back(static_cast<std::uint64_t>(values[index]), index);

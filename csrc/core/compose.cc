@@ -130,7 +130,8 @@ Item* copy_items(std::span<const std::byte> items, Item* to) {
   if (!items.empty()) {
     std::memcpy(to, items.data(), items.size());
   }
-  return to + items.size() / sizeof(Item);
+  const std::size_t num_items = items.size() / sizeof(Item);
+  return to + num_items;
 }
 
 // Moves what the cells of a bucket have made into it, and returns what is open, in order.

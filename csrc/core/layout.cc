@@ -66,9 +66,8 @@ EpochPlan lay_out(Steps<Entry> steps, LargeVector<std::uint32_t> sequence, std::
   team.for_each(num_slices, [&](std::size_t slice, int) {
     const std::size_t end = std::min(num_batches, (slice + 1) * slice_steps * num_replicas);
     std::int64_t offset = slice_offsets[slice];
-    StepCheck check(team.watch());
     for (std::size_t batch = slice * slice_steps * num_replicas; batch < end; ++batch) {
-      check(counts[batch]);
+      team.watch().check();
       if (batch + kPrefetchBatches < end) {
         const std::byte* const later = as_address(plan.offsets[batch + kPrefetchBatches]);
         for (std::size_t line = 0; line < counts[batch + kPrefetchBatches] * sizeof(Index);

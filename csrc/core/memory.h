@@ -31,11 +31,12 @@ inline void advise_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] st
 template <class T>
 class PageAllocator {
  public:
-  using value_type = T;
+  using value_type = T;  // NOLINT(readability-identifier-naming): the standard's name.
 
   PageAllocator() = default;
   template <class U>
-  PageAllocator(const PageAllocator<U>& /*other*/) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(*-explicit-constructor): as the standard asks of an allocator.
+  PageAllocator(const PageAllocator<U>& /*other*/) {}
 
   [[nodiscard]] T* allocate(std::size_t size) {
     if (!is_large(size)) {

@@ -73,6 +73,7 @@ class Helper {
     if (shared_->failure) {
       std::rethrow_exception(std::exchange(shared_->failure, nullptr));
     }
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): what has not failed has a result.
     return *std::move(shared_->result);
   }
 
