@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <variant>
@@ -80,25 +81,32 @@ Cells<Entry>::Cells(const Lengths& lengths, const Classes& classes, const Survey
   check_unchanged(survey, grouping);
 }
 
-// Everything downstream has made room for the samples that were surveyed.
+// Everything downstream has made room for the samples that were surveyed, in all and in each group.
 template <class Entry>
 void Cells<Entry>::check_unchanged(const Survey& survey, const Grouping& grouping) const {
-  std::uint64_t expected = 0;
+  std::vector<std::uint64_t> expected(num_groups());
   for (std::size_t label = 0; label < grouping.group_of_class.size(); ++label) {
     if (grouping.group_of_class[label] != Grouping::kNowhere) {
-      expected += survey.classes[label].samples;
+      expected[grouping.group_of_class[label]] += survey.classes[label].samples;
     }
   }
-  std::uint64_t dealt = 0;
-  for (const Segment& segment : segments_) {
-    dealt += segment.count;
+  std::vector<std::uint64_t> dealt(num_groups());
+  for (std::size_t group = 0; group < num_groups(); ++group) {
+    for (std::size_t cell = group_begins_[group]; cell < group_begins_[group + 1]; ++cell) {
+      dealt[group] += samples(cell);
+    }
   }
-  for (const std::vector<Overflow>& part : overflow_) {
-    dealt += part.size();
+  const auto total = [](const std::vector<std::uint64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  };
+  if (total(dealt) != total(expected)) {
+    throw std::runtime_error("`lengths` must never change, but " + std::to_string(total(expected)) +
+                             " samples are " + std::to_string(total(dealt)) + " now.");
   }
-  if (dealt != expected) {
-    throw std::runtime_error("`lengths` must never change, but " + std::to_string(expected) +
-                             " samples are " + std::to_string(dealt) + " now.");
+  const auto [was, is] = std::ranges::mismatch(expected, dealt);
+  if (was != expected.end()) {
+    throw std::runtime_error("`lengths` must never change, but " + std::to_string(*was) +
+                             " samples of a bucket are " + std::to_string(*is) + " now.");
   }
 }
 

@@ -29,6 +29,19 @@ def test_lengths_that_change_after_all_are_noticed_before_they_do_harm(order):
         sampler.set_epoch(1) or sampler.plan.stats()
 
 
+def test_lengths_that_change_their_bucket_are_noticed_before_they_do_harm():
+    lengths = np.arange(200_000) % 97 + 20
+    sampler = es.BucketBatchSampler(lengths, token_budget=4096, buckets=[50, 80])
+    assert len(sampler) > 0
+    lengths[:] = 20
+    sampler.set_epoch(1)
+    with pytest.raises(
+        RuntimeError,
+        match=r"^`lengths` must never change, but \d+ samples of a bucket are \d+ now\.$",
+    ):
+        _ = sampler.plan
+
+
 @pytest.mark.parametrize(("field", "value"), [("seed", 9), ("steps_per_epoch", 99)])
 def test_a_state_is_compared_field_by_field_not_by_its_options_alone(field, value):
     sampler = new_sampler()
