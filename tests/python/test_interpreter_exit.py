@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SCRIPT = """
-import threading, time
+import os, threading, time
 import numpy as np
 import evenstride as es
 
@@ -34,17 +34,23 @@ def repeat():
         begun.set()
 
 
-threading.Thread(target=repeat, daemon=True).start()
-begun.wait()
-time.sleep(0.01)
+# Each child comes to the end of an interpreter, and imports nothing anew.
+for _ in range({children}):
+    child = os.fork()
+    if child == 0:
+        threading.Thread(target=repeat, daemon=True).start()
+        begun.wait()
+        time.sleep(0.01)
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+CHILDREN = 3
 
 
 @pytest.mark.parametrize("work", ["collate()", "plan()", "dataset.lengths; collate()"])
 def test_a_daemon_thread_amid_native_work_does_not_abort_the_process(work):
-    script = SCRIPT.format(work=work)
-    for _ in range(3):
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+    script = SCRIPT.format(work=work, children=CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n" * CHILDREN, "")
