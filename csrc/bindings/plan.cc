@@ -18,6 +18,7 @@
 #include "bindings/watched.h"
 #include "core/threads.h"
 #include "loader/helper.h"
+#include "loader/priority.h"
 
 namespace evenstride {
 namespace {

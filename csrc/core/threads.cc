@@ -2,9 +2,6 @@
 
 #ifdef __linux__
 #include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -56,14 +53,6 @@ int available_processors() {
   processors = static_cast<int>(std::min<double>(processors, granted_processors()));
 #endif
   return std::max(1, processors);
-}
-
-void take_lowest_priority() noexcept {
-#ifdef __linux__
-  constexpr int kLowest = 19;
-  // Of this thread alone, as its number is no process's. It may be refused: then it stays as it is.
-  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowest);
-#endif
 }
 
 Team::Team(int num_threads, Watch* watch) : watch_(watch == nullptr ? &own_watch_ : watch) {

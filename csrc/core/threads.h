@@ -18,10 +18,6 @@ namespace evenstride {
 // as many as its control groups grant, a part of one counted as one. What they grant is read once.
 [[nodiscard]] int available_processors();
 
-// Gives the calling thread, and those that it starts from now on, the lowest priority where a
-// thread can have one of its own, which is on Linux. It cannot be raised again without privileges.
-void take_lowest_priority() noexcept;
-
 // The caller's thread and `num_threads - 1` helpers, which wait between loops and end with the
 // team. Helpers have the priority of the thread that made the team.
 class Team {

@@ -1,5 +1,6 @@
 // Long work in a thread of its own: taken, stopped, left behind, and left out by a fork.
 #include "loader/helper.h"
+#include "loader/priority.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
