@@ -65,7 +65,10 @@ class FileLock:
             self.is_acquired = False
         except OSError:  # A file system without locks.
             self.is_acquired = True
-        if not self.excludes:
+        if self.excludes:
+            with suppress(OSError):
+                os.utime(self._file)
+        else:
             self._close()
         return self.is_acquired
 
