@@ -156,6 +156,7 @@ def _is_stale(entry: Entry, run: str, epoch: int | None, now: float) -> bool:
         and entry.epoch is not None
         and epoch is not None
         and entry.epoch < epoch - 1
+        and unused_s >= IN_USE_S
     )
     return is_past or unused_s > (KEPT_S if entry.version == VERSION else KEPT_OTHERS_S)
 

@@ -52,7 +52,7 @@ class PlanCache:
     Files are named for everything that fixes a plan: the lengths, the options, the number of ranks,
     the epoch and the version of this package. Whenever one is written, these are taken away:
 
-    - plans of the same run from before the previous epoch,
+    - plans of the same run from before the previous epoch, if nobody used them in the last minute,
     - files that nobody has used for seven days, or for one day if they are of another version,
     - what a process that was killed left half-written,
     - as long as the limit would be passed: what has not been used for longest, but nothing that was

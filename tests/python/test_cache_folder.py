@@ -40,6 +40,7 @@ def test_epochs_before_the_previous_one_are_taken_away(tmp_path):
         sampler.set_epoch(epoch)
         sampler.plan  # noqa: B018 - Made.
         found.append(epochs_in(tmp_path))
+        age_all(tmp_path, 100)
     assert found == [[0, 0], [0, 0, 1], [0, 1, 2], [0, 2, 3]]
 
 
@@ -189,3 +190,16 @@ def test_what_is_left_is_taken_away_while_its_lock_is_held(tmp_path, monkeypatch
         monkeypatch.undo()
     assert lock_is_free == [False]
     assert not left.exists()
+
+
+def test_epochs_that_another_job_is_in_are_kept(tmp_path, made):
+    plan_of(tmp_path, 0)
+    plan_of(tmp_path, 1)
+    plan_of(tmp_path, 5)
+    made.clear()
+    assert is_mapped(plan_of(tmp_path, 0))
+    assert made == []
+    age_all(tmp_path, 100)
+    plan_of(tmp_path, 1)
+    plan_of(tmp_path, 6)
+    assert epochs_in(tmp_path) == [1, 5, 6]
