@@ -64,7 +64,9 @@ class PlanCache:
         Where the files are. Made with the first of them; other files in it are left alone.
     max_bytes : int, optional
         The most bytes that all files of the cache may have, at least 1. By default 64 GiB, or half
-        of what would be free without them if that is less. A plan takes 4 bytes a sample (8 from
+        of what would be free without them if that is less. The limit is approximate while several
+        processes write different plans at once: each makes room for its own, and the limit may be
+        passed by the others, until the next plan is written. A plan takes 4 bytes a sample (8 from
         2**32 samples on), and about 22 a batch.
 
     Examples
