@@ -85,10 +85,11 @@ class CacheFolder:
         now = time.time()
         kept = []
         for entry in self._entries():
-            is_over = _is_stale(entry, run, epoch, now) or (
-                entry.kind is not Kind.WHOLE and self._is_left(entry, path, lock, now)
-            )
-            if not is_over or not _take_away(entry.path):
+            if entry.kind is Kind.WHOLE:
+                is_gone = _is_stale(entry, run, epoch, now) and _take_away(entry.path)
+            else:
+                is_gone = self._is_cleared(entry, path, lock, now)
+            if not is_gone:
                 kept.append(entry)
         total = sum(entry.num_bytes for entry in kept)
         most = self._most(total) - num_bytes
@@ -126,15 +127,19 @@ class CacheFolder:
                     used=status.st_mtime,
                 )
 
-    def _is_left(self, entry: Entry, path: Path, lock: FileLock, now: float) -> bool:
-        """Return whether a draft, or a lock, is what a process that has died left."""
-        is_free = False
-        if entry.target == path.name:
-            is_free = entry.kind is Kind.DRAFT and lock.excludes
-        else:
-            with self.lock_of(self.path / entry.target) as other, suppress(OSError):
-                is_free = other.acquire() and other.excludes
-        return is_free or now - entry.used > KEPT_OTHERS_S
+    def _is_cleared(self, entry: Entry, path: Path, lock: FileLock, now: float) -> bool:
+        """Return whether a draft, or a lock, was left by a process that has died, and is gone."""
+        is_lock, is_of_path = entry.kind is Kind.LOCK, entry.target == path.name
+        if is_lock and is_of_path:
+            return False
+        if not lock.excludes:  # Nothing but its age tells whether it was left.
+            return now - entry.used > KEPT_OTHERS_S and _take_away(entry.path)
+        if is_of_path:
+            return _take_away(entry.path)
+        with self.lock_of(self.path / entry.target) as other, suppress(OSError):
+            if other.acquire() and other.excludes:
+                return is_lock or _take_away(entry.path)  # The file of a lock goes with it.
+        return False
 
 
 def _kind_of(found: re.Match[str]) -> Kind:
@@ -145,15 +150,15 @@ def _kind_of(found: re.Match[str]) -> Kind:
 
 def _is_stale(entry: Entry, run: str, epoch: int | None, now: float) -> bool:
     """Return whether a whole file is of no more use."""
-    if entry.kind is not Kind.WHOLE:
-        return False
+    unused_s = now - entry.used
     is_past = (
         entry.run == run
         and entry.epoch is not None
         and epoch is not None
         and entry.epoch < epoch - 1
+        and unused_s >= IN_USE_S
     )
-    return is_past or now - entry.used > (KEPT_S if entry.version == VERSION else KEPT_OTHERS_S)
+    return is_past or unused_s > (KEPT_S if entry.version == VERSION else KEPT_OTHERS_S)
 
 
 def _take_away(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-_opened: set[int] = set()
+_opened: set[FileLock] = set()
+_opening = threading.RLock()
+"""Held around a fork too, so that the child knows every file that it has of its parent's locks."""
 
 
 class FileLock:
     """The right to be the only one who does something, tried for without waiting.
 
     The lock is the system's, on an empty file that is there as long as it is held. Threads of one
-    process exclude each other too. Where there are no such locks everybody acquires it, and it
-    excludes nobody.
+    process exclude each other too. A fork does not have what its parent has acquired. Where there
+    are no such locks everybody acquires it, and it excludes nobody.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,8 +54,9 @@ class FileLock:
         if fcntl is None:
             self.is_acquired = True
             return True
-        self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        _opened.add(self._file)
+        with _opening:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _opened.add(self)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever held it before took that file away: another one may be locked by now.
@@ -61,7 +65,10 @@ class FileLock:
             self.is_acquired = False
         except OSError:  # A file system without locks.
             self.is_acquired = True
-        if not self.excludes:
+        if self.excludes:
+            with suppress(OSError):
+                os.utime(self._file)
+        else:
             self._close()
         return self.is_acquired
 
@@ -79,22 +86,32 @@ class FileLock:
         self._close()
         self.is_acquired = self.excludes = False
 
-    def _close(self) -> None:
+    def forget(self) -> None:
+        """Close what a fork has of its parent's lock, which would outlive the parent."""
         file, self._file = self._file, None
-        if file in _opened:  # Else the process is a fork of the one that opened it.
-            _opened.remove(file)
-            # Said, for a process that was forked meanwhile may have the file open too.
+        self.is_acquired = self.excludes = False
+        if file is not None:
             with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)
-            os.close(file)
+                os.close(file)
+
+    def _close(self) -> None:
+        with _opening:
+            file, self._file = self._file, None
+            _opened.discard(self)
+            if file is not None:
+                # Said, for a process that was forked meanwhile may have the file open too.
+                with suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_UN)
+                os.close(file)
 
 
-def _let_go() -> None:
-    """Close what a fork has of its parent's locks, which would outlive the parent."""
+def _forget_all() -> None:
     while _opened:
-        with suppress(OSError):
-            os.close(_opened.pop())
+        _opened.pop().forget()
+    _opening.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(
+        before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_forget_all
+    )

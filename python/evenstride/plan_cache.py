@@ -52,7 +52,7 @@ class PlanCache:
     Files are named for everything that fixes a plan: the lengths, the options, the number of ranks,
     the epoch and the version of this package. Whenever one is written, these are taken away:
 
-    - plans of the same run from before the previous epoch,
+    - plans of the same run from before the previous epoch, if nobody used them in the last minute,
     - files that nobody has used for seven days, or for one day if they are of another version,
     - what a process that was killed left half-written,
     - as long as the limit would be passed: what has not been used for longest, but nothing that was
@@ -64,7 +64,9 @@ class PlanCache:
         Where the files are. Made with the first of them; other files in it are left alone.
     max_bytes : int, optional
         The most bytes that all files of the cache may have, at least 1. By default 64 GiB, or half
-        of what would be free without them if that is less. A plan takes 4 bytes a sample (8 from
+        of what would be free without them if that is less. The limit is approximate while several
+        processes write different plans at once: each makes room for its own, and the limit may be
+        passed by the others, until the next plan is written. A plan takes 4 bytes a sample (8 from
         2**32 samples on), and about 22 a batch.
 
     Examples
@@ -162,50 +164,57 @@ class SharedPlans:
         write: Callable[[Path, Made], None],
     ) -> Made:
         path = self._cache.files.path_of(self._run, epoch)
-        found = self._found(path, read)
-        if found is not None:
-            return found
         with self._cache.files.lock_of(path) as lock:
-            found = self._awaited(path, lock, read)
+            try:
+                found = self._found(path, read)
+                if found is None:
+                    found = self._awaited(path, lock, read)
+            except OSError as error:
+                self._warn_of(error)
+                lock.release()
+                found = None
             if found is not None:
                 return found
             made = make()
-            if not lock.is_acquired or not self._is_stored(path, lock, made, epoch, write):
-                return made
-            # So that this process has no copy of its own.
-            return self._found(path, read) or made
+            if lock.is_acquired:
+                found = self._stored(path, lock, made, epoch, read=read, write=write)
+            return made if found is None else found
 
     def _awaited(self, path: Path, lock: FileLock, read: Callable[[Path], Made]) -> Made | None:
         """Return what another process makes; None if it is for this one, with or without lock."""
         give_up = time.monotonic() + _LONGEST_WAIT_S
-        try:
-            self._cache.folder.mkdir(parents=True, exist_ok=True)
-            while not lock.acquire():
-                if time.monotonic() > give_up:
-                    self._warn_of(
-                        f"another process has not made {path.name} in {_LONGEST_WAIT_S:g} s"
-                    )
-                    return None
-                time.sleep(_POLL_S)
-                found = self._found(path, read)
-                if found is not None:
-                    return found
+        self._cache.folder.mkdir(parents=True, exist_ok=True)
+        while not lock.acquire():
+            if time.monotonic() > give_up:
+                self._warn_of(f"another process has not made {path.name} in {_LONGEST_WAIT_S:g} s")
+                return None
+            time.sleep(_POLL_S)
             found = self._found(path, read)
-            if found is None:
-                path.unlink(missing_ok=True)  # It is damaged, if it is there.
-        except OSError as error:
-            self._warn_of(error)
-            return None
-        return found
+            if found is not None:
+                return found
+        return self._found(path, read, is_for_this_one=True)
 
-    def _found(self, path: Path, read: Callable[[Path], Made]) -> Made | None:
-        """Return what is in a file; None if it is not there, or damaged."""
+    def _found(
+        self, path: Path, read: Callable[[Path], Made], *, is_for_this_one: bool = False
+    ) -> Made | None:
+        """Return what is in a file; None if it is not there, or damaged.
+
+        One that is damaged is taken away if it is for this process to make it again.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read, which says nothing of what is in it.
+
+        """
         try:
             found = read(path)
-        except OSError:
+        except FileNotFoundError:
             return None
         except ValueError as error:
             self._cache.warn("damage", f"A file of `plan_cache` is made again: {error}")
+            if is_for_this_one:
+                path.unlink(missing_ok=True)
             return None
         for used in (path, self._cache.files.path_of(self._run, None)):
             with suppress(OSError):
@@ -221,23 +230,26 @@ class SharedPlans:
             raise not_whole(path, "it is another plan")
         return plan
 
-    def _is_stored(
+    def _stored(
         self,
         path: Path,
         lock: FileLock,
         made: Made,
         epoch: int | None,
+        *,
+        read: Callable[[Path], Made],
         write: Callable[[Path, Made], None],
-    ) -> bool:
+    ) -> Made | None:
+        """Return what was made from its file, so that this process has no copy of its own."""
         num_bytes = _bytes_of(made)
         try:
             if self._cache.files.make_room(path, lock, num_bytes, self._run, epoch):
                 write(path, made)
-                return True
+                return self._found(path, read)
             self._warn_of(f"its limit leaves no room for {num_bytes:,} bytes")
         except OSError as error:
             self._warn_of(error)
-        return False
+        return None
 
     def _warn_of(self, reason: OSError | str) -> None:
         text = str(reason).removesuffix(".")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,7 @@ def test_epochs_before_the_previous_one_are_taken_away(tmp_path):
         sampler.set_epoch(epoch)
         sampler.plan  # noqa: B018 - Made.
         found.append(epochs_in(tmp_path))
+        age_all(tmp_path, 100)
     assert found == [[0, 0], [0, 0, 1], [0, 1, 2], [0, 2, 3]]
 
 
@@ -127,3 +130,76 @@ def test_what_a_live_process_writes_is_left_alone(tmp_path):
         assert draft.exists()
     plan_of(tmp_path, 2)
     assert not draft.exists()
+
+
+def test_a_lock_that_was_left_long_ago_is_held_as_long_as_any_other(tmp_path):
+    files = cache_folder.CacheFolder(tmp_path, 10**9)
+    path = files.path_of("0" * 32, 3)
+    left = path.with_name(f"{path.name}.lock")
+    left.touch()
+    age(left, 2 * cache_folder.KEPT_OTHERS_S)
+    with files.lock_of(path) as lock, files.lock_of(path) as other:
+        assert lock.acquire()
+        assert time.time() - left.stat().st_mtime < cache_folder.IN_USE_S
+        age(left, 2 * cache_folder.KEPT_OTHERS_S)
+        assert files.make_room(path, lock, 10, "0" * 32, 3)
+        assert left.exists()
+        assert not other.acquire()
+
+
+@pytest.mark.parametrize("is_excluding", [True, False])
+def test_only_where_there_are_no_locks_does_a_draft_become_too_old(
+    tmp_path, monkeypatch, is_excluding
+):
+    files = cache_folder.CacheFolder(tmp_path, 10**9)
+    mine, other = files.path_of("0" * 32, 3), files.path_of("1" * 32, 3)
+    drafts = [tmp_path / f".{path.name}.123.0a1b2c3d" for path in (mine, other)]
+    left = mine.with_name(f"{mine.name}.lock")
+    for path in (*drafts, left):
+        path.touch()
+        age(path, 2 * cache_folder.KEPT_OTHERS_S)
+    if not is_excluding:
+        monkeypatch.setattr(file_lock, "fcntl", None)
+    with files.lock_of(mine) as lock, files.lock_of(other) as held:
+        assert lock.acquire()
+        assert held.acquire()
+        assert files.make_room(mine, lock, 10, "0" * 32, 3)
+        assert [path.exists() for path in drafts] == [False, is_excluding]
+        assert left.exists()
+
+
+@pytest.mark.parametrize("what", ["lock", "draft"])
+def test_what_is_left_is_taken_away_while_its_lock_is_held(tmp_path, monkeypatch, what):
+    files = cache_folder.CacheFolder(tmp_path, 10**9)
+    mine, other = files.path_of("0" * 32, 3), files.path_of("1" * 32, 3)
+    name = f"{other.name}.lock" if what == "lock" else f".{other.name}.123.0a1b2c3d"
+    left = tmp_path / name
+    left.touch()
+    unlink, lock_is_free = Path.unlink, []
+
+    def tried_first(path, **options):
+        if path == left:
+            with files.lock_of(other) as third:
+                lock_is_free.append(third.acquire())
+        unlink(path, **options)
+
+    with files.lock_of(mine) as lock:
+        assert lock.acquire()
+        monkeypatch.setattr(Path, "unlink", tried_first)
+        assert files.make_room(mine, lock, 10, "0" * 32, 3)
+        monkeypatch.undo()
+    assert lock_is_free == [False]
+    assert not left.exists()
+
+
+def test_epochs_that_another_job_is_in_are_kept(tmp_path, made):
+    plan_of(tmp_path, 0)
+    plan_of(tmp_path, 1)
+    plan_of(tmp_path, 5)
+    made.clear()
+    assert is_mapped(plan_of(tmp_path, 0))
+    assert made == []
+    age_all(tmp_path, 100)
+    plan_of(tmp_path, 1)
+    plan_of(tmp_path, 6)
+    assert epochs_in(tmp_path) == [1, 5, 6]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstride import file_lock
+from evenstride.plan import EpochPlan
 from evenstride.plan_cache import PlanCache
 from plan_cache_support import (
     LENGTHS,
@@ -169,6 +170,50 @@ def test_a_folder_that_cannot_be_written_is_still_read(tmp_path, monkeypatch, ma
     monkeypatch.setattr(os, "utime", lambda _: os.open("", 0))
     assert is_mapped(new_sampler(tmp_path).plan)
     assert made == []
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.EACCES])
+@pytest.mark.parametrize("num_reads", [0, 1])
+def test_a_plan_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch, made, error, num_reads):
+    sampler = new_sampler(tmp_path)
+    wanted = sampler.plan
+    path = the_plan(tmp_path)
+    status = path.stat()
+    mapped, reads = EpochPlan.mapped, []
+
+    def refuse(path):
+        reads.append(path)
+        if len(reads) <= num_reads:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        raise OSError(error, os.strerror(error), str(path))
+
+    made.clear()
+    monkeypatch.setattr(EpochPlan, "mapped", refuse)
+    with pytest.warns(UserWarning, match=USELESS) as caught:
+        check_same(new_sampler(tmp_path).plan, wanted)
+    assert len(caught) == 1
+    assert made == [0]
+    monkeypatch.setattr(EpochPlan, "mapped", mapped)
+    assert path.stat().st_ino == status.st_ino
+    assert is_mapped(new_sampler(tmp_path).plan)
+    assert made == [0]
+    assert len(files_in(tmp_path)) == 2
+
+
+def test_a_plan_that_was_written_but_cannot_be_read_is_used_all_the_same(tmp_path, monkeypatch):
+    sampler = new_sampler(tmp_path)
+    mapped = EpochPlan.mapped
+
+    def refuse(path):
+        if path.exists():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return mapped(path)
+
+    monkeypatch.setattr(EpochPlan, "mapped", refuse)
+    with pytest.warns(UserWarning, match=USELESS):
+        check_same(sampler.plan, new_sampler().plan)
+    monkeypatch.undo()
+    assert is_mapped(new_sampler(tmp_path).plan)
 
 
 def test_errors_of_the_options_are_as_without_a_folder(tmp_path):
