@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import time
 import warnings
 from functools import wraps
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 
 from evenstride.command_options import (
     INPUT_NAMES,
@@ -27,11 +28,12 @@ from evenstride.terminal import print_note, print_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["BAD_INPUT", "Failure", "app", "ask", "planning", "print_json", "tracked"]
+__all__ = ["BAD_INPUT", "Failure", "PlanBar", "app", "ask", "planning", "print_json", "tracked"]
 
 _T = TypeVar("_T")
 
 BAD_INPUT = 2
+_PATIENCE_S = 2.0
 
 app = typer.Typer(
     add_completion=False,
@@ -143,6 +145,33 @@ def tracked(items: Iterable[_T], text: str, total: int) -> Iterable[_T]:
     """Yield the items; meanwhile, show on a terminal how many of them there have been."""
     errors = Console(stderr=True)
     return track(items, text, total, console=errors, transient=True, disable=not errors.is_terminal)
+
+
+class PlanBar:
+    """Shows on a terminal how far a plan is that takes more than two seconds: a `progress`."""
+
+    def __init__(self, text: str = "Planning") -> None:
+        self._text = text
+        self._errors = Console(stderr=True)
+        self._shown_at_s = time.monotonic() + _PATIENCE_S
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> PlanBar:
+        return self
+
+    def __call__(self, fraction: float) -> None:
+        """Show a fraction in [0, 1]."""
+        if self._bar is None:
+            if not self._errors.is_terminal or time.monotonic() < self._shown_at_s:
+                return
+            self._bar = Progress(console=self._errors, transient=True)
+            self._bar.add_task(self._text, total=1.0)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=fraction)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import typer
 from evenstride import __version__
 from evenstride._tables import count
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
-from evenstride.command_base import BAD_INPUT, Failure, app, ask, planning, print_json, tracked
+from evenstride.command_base import BAD_INPUT, Failure, PlanBar, app, ask, planning, print_json, tracked
 from evenstride.command_options import as_flags, flag, option
 from evenstride.command_outputs import Json, Plot, draw
 from evenstride.commands_lengths import lengths_command
@@ -146,7 +146,8 @@ def _plan(
     path: str,
 ) -> None:
     """Plan an epoch, and show what is in it: a dry run."""
-    plan = ask(plan_epoch, lengths, **options)
+    with PlanBar() as bar:
+        plan = ask(plan_epoch, lengths, progress=bar, **options)
     stats = plan.stats()
     if plot is not None:
         ask(draw, "plot_plan", plan, plot)

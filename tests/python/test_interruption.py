@@ -118,3 +118,18 @@ def test_a_fork_in_the_callback_hangs_neither_process(lengths):
     except RuntimeError:
         os._exit(7 if os.getpid() != home else 1)
     assert [os.waitstatus_to_exitcode(status) for status in statuses] == [7]
+
+
+def test_a_command_shows_how_far_a_long_plan_is_on_a_terminal(monkeypatch):
+    command_base = pytest.importorskip("evenstride.command_base")
+    terminal = io.StringIO()
+    monkeypatch.setattr(
+        command_base, "Console", lambda **_: rich.console.Console(file=terminal, force_terminal=True)
+    )
+    with command_base.PlanBar() as bar:
+        bar(0.25)
+        assert terminal.getvalue() == ""  # It may be over soon.
+        monkeypatch.setattr(command_base.time, "monotonic", lambda now=time.monotonic(): now + 3)
+        bar(0.5)
+    assert "Planning" in terminal.getvalue()
+    assert "50%" in terminal.getvalue()

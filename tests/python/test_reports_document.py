@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from command_support import run
+from command_support import command, run
 from framework_support import DOCS, documented
 
 PAGE = DOCS / "reports.md"
@@ -35,15 +35,13 @@ def test_the_report_is_as_large_as_the_page_says(tmp_path, monkeypatch, capsys):
     assert sizes == pytest.approx(said, rel=0.1)
 
 
-def test_the_search_prints_what_the_page_shows(monkeypatch, capsys):
+def test_the_search_prints_what_the_page_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert run(arguments_of("tune")) == 0
+    printed = command(*arguments_of("tune"), COLUMNS="100").stdout
     shown = re.search(
         r"<!-- output: tune -->\n```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
     )
-    assert capsys.readouterr().out == shown[1]
+    assert printed == shown[1]
 
 
 def test_the_report_is_written_from_python(tmp_path, monkeypatch):

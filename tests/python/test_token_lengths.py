@@ -20,6 +20,7 @@ TEXTS = [" ".join(WORDS[: i % 6] * (i % 3)) for i in range(700)]
 def datasets():
     found = pytest.importorskip("datasets")
     found.disable_progress_bars()
+    found.enable_caching()  # Which a documented example may have ended.
     return found
 
 
