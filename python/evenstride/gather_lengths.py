@@ -112,13 +112,14 @@ class FileLengths:
         wider = self._path.with_name(f"{self._path.name}.{dtype.name}")
         try:
             file, begin = self._created(wider, dtype)
-            with file, self._file as narrow:
-                narrow.seek(self._begin)
-                while cells := narrow.read(_COPY_BYTES):
+            with file:
+                self._file.seek(self._begin)
+                while cells := self._file.read(_COPY_BYTES):
                     if self.is_stopped:
                         raise _Stopped
                     array = np.frombuffer(cells, self.dtype.newbyteorder("<"))
                     file.write(_raw(array, dtype))
+            self._file.close()
             wider.replace(self._path)
         finally:
             wider.unlink(missing_ok=True)
