@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from evenstride.length_sources import LengthSource, Piece
 
-__all__ = ["FileLengths", "MemoryLengths", "Progress", "changed", "gather_lengths"]
+__all__ = ["FileLengths", "MemoryLengths", "RowProgress", "changed", "gather_lengths"]
 
-Progress: TypeAlias = "Callable[[int, int], object]"
+RowProgress: TypeAlias = "Callable[[int, int], object]"
 """Called in the calling thread, with how many lengths have been read, and of how many."""
 
 _END = 2**63
 _COPY_BYTES = 1 << 23  # A multiple of the bytes of every type.
-_SECONDS_BETWEEN_LOOKS = 0.1
+_BETWEEN_LOOKS_S = 0.1
 
 
 class _Output(Protocol):
@@ -135,7 +135,7 @@ def gather_lengths(
     output: _Output,
     *,
     num_threads: int,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> None:
     """Read all sources, in order, with so many threads.
 
@@ -160,7 +160,7 @@ def gather_lengths(
         try:
             waiting = {pool.submit(work.run) for _ in range(min(num_threads, len(jobs)))}
             while waiting:
-                _, waiting = wait(waiting, _SECONDS_BETWEEN_LOOKS)
+                _, waiting = wait(waiting, _BETWEEN_LOOKS_S)
                 if progress is not None:
                     progress(work.done, start)
         finally:

@@ -17,7 +17,7 @@ from evenstride.options import as_num_threads
 if TYPE_CHECKING:
     import os
 
-    from evenstride.gather_lengths import Progress
+    from evenstride.gather_lengths import RowProgress
     from evenstride.length_files import Paths
 
 __all__ = ["WrittenLengths", "write_lengths"]
@@ -94,7 +94,7 @@ def write_lengths(
     column: str | None = None,
     counts: bool = False,
     num_threads: SupportsIndex | None = None,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> WrittenLengths:
     """Write the lengths that files hold, or those of the rows in them, to one .npy file.
 

@@ -130,7 +130,7 @@ def test_an_interrupt_stops_the_threads_and_leaves_nothing(tmp_path, output, mon
     monkeypatch.setattr(
         gather_lengths.FileLengths, "put", lambda *call: starts.append(call[1]) or put(*call)
     )
-    monkeypatch.setattr(gather_lengths, "_SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(gather_lengths, "_BETWEEN_LOOKS_S", 0.001)
     with pytest.raises(KeyboardInterrupt):
         write_lengths(tmp_path / "a.npy", output, progress=interrupt)
     assert len(starts) < 50_000
