@@ -101,7 +101,9 @@ def open_chunks(output: str | Path) -> RaggedDataset:
     """Return all chunks as one data set, in order, memory-mapped."""
     from evenstride import RaggedDataset  # noqa: PLC0415 - It needs torch, unlike the rest.
 
-    fields = [open_folder(chunk)[0][FIELD] for chunk in sorted(Path(output).glob("chunks/[0-9]*"))]
+    folders = Path(output).glob("chunks/[0-9]*")
+    ordered = sorted(folders, key=lambda folder: int(folder.name))
+    fields = [open_folder(folder)[0][FIELD] for folder in ordered]
     pairs = [(chunk.values, chunk.offsets) for field in fields for chunk in field.chunks]
     return RaggedDataset({FIELD: pairs})
 

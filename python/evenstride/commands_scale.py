@@ -39,7 +39,8 @@ Ranks = Annotated[
 Samples = Annotated[
     int | None,
     typer.Option(
-        help="Draw this many of the lengths, with replacement, and plan with those.",
+        help="Draw this many of the lengths, with replacement, and plan with those. Another "
+        "version of numpy may draw others by the same seed.",
         rich_help_panel="Simulation",
         metavar="N",
         min=1,
@@ -73,7 +74,7 @@ def scale_command(
         raise Failure(msg)
     results, left_out = ask(_simulated, lengths, ranks, samples, quadratic, options)
     if plot is not None:
-        ask(draw, "plot_scaling", results, plot, module="report_scaling")
+        ask(draw, "plot_scaling", results, plot, module="plot_scaling")
     if as_json:
         print_json(scaling_dict(results, left_out, quadratic, options))
         return

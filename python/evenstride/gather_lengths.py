@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from evenstride.length_sources import LengthSource, Piece
 
-__all__ = ["FileLengths", "MemoryLengths", "Progress", "changed", "gather_lengths"]
+__all__ = ["FileLengths", "MemoryLengths", "RowProgress", "changed", "gather_lengths"]
 
-Progress: TypeAlias = "Callable[[int, int], object]"
+RowProgress: TypeAlias = "Callable[[int, int], object]"
 """Called in the calling thread, with how many lengths have been read, and of how many."""
 
 _END = 2**63
 _COPY_BYTES = 1 << 23  # A multiple of the bytes of every type.
-_SECONDS_BETWEEN_LOOKS = 0.1
+_BETWEEN_LOOKS_S = 0.1
 
 
 class _Output(Protocol):
@@ -112,13 +112,14 @@ class FileLengths:
         wider = self._path.with_name(f"{self._path.name}.{dtype.name}")
         try:
             file, begin = self._created(wider, dtype)
-            with file, self._file as narrow:
-                narrow.seek(self._begin)
-                while cells := narrow.read(_COPY_BYTES):
+            with file:
+                self._file.seek(self._begin)
+                while cells := self._file.read(_COPY_BYTES):
                     if self.is_stopped:
                         raise _Stopped
                     array = np.frombuffer(cells, self.dtype.newbyteorder("<"))
                     file.write(_raw(array, dtype))
+            self._file.close()
             wider.replace(self._path)
         finally:
             wider.unlink(missing_ok=True)
@@ -134,7 +135,7 @@ def gather_lengths(
     output: _Output,
     *,
     num_threads: int,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> None:
     """Read all sources, in order, with so many threads.
 
@@ -159,7 +160,7 @@ def gather_lengths(
         try:
             waiting = {pool.submit(work.run) for _ in range(min(num_threads, len(jobs)))}
             while waiting:
-                _, waiting = wait(waiting, _SECONDS_BETWEEN_LOOKS)
+                _, waiting = wait(waiting, _BETWEEN_LOOKS_S)
                 if progress is not None:
                     progress(work.done, start)
         finally:

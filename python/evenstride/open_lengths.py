@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from evenstride.gather_lengths import changed
-from evenstride.length_files import find_files
 from evenstride.length_sources import (
     LengthSource,
     array_source,
@@ -24,16 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from evenstride.length_files import Paths
     from evenstride.lengths import LengthArray
 
-__all__ = ["check_unchanged", "files_in", "open_lengths", "stamps_of"]
+__all__ = ["check_unchanged", "open_lengths", "stamps_of"]
 
 Stamps: TypeAlias = "dict[Path, tuple[int, int, int]]"
 
 
 def open_lengths(
-    paths: Paths, *, key: str | None, column: str | None, counts: bool, num_threads: int
+    files: Sequence[Path], *, key: str | None, column: str | None, counts: bool, num_threads: int
 ) -> list[LengthSource]:
     """Return the lengths in all files, which are still to be read: see `read_lengths`.
 
@@ -43,7 +41,6 @@ def open_lengths(
         If one is not what it should be, or they have their lengths in different columns.
 
     """
-    files = find_files(paths)
     opened = partial(_opened, key=key, column=column, counts=counts)
     if len(files) == 1:
         return [opened(files[0])]
@@ -117,20 +114,14 @@ def _unreadable(file: Path) -> ValueError:
     return ValueError(f"`{file}` must be an {kind} file of numbers, but numpy cannot read it so.")
 
 
-def files_in(sources: Iterable[LengthSource]) -> list[Path]:
-    """Return the ordinary files that are read, or lie in the folders that are."""
-    files = []
-    for source in sources:
-        if source.path.is_dir():
-            files += [file for file in source.path.iterdir() if file.is_file()]
-        else:
-            files.append(source.path)
-    return [file for file in files if file.is_file()]
-
-
-def stamps_of(sources: Sequence[LengthSource]) -> Stamps:
-    """Return what tells whether the files of these sources have changed since."""
-    return {file: _stamp(file) for file in files_in(sources)}
+def stamps_of(paths: Iterable[Path]) -> Stamps:
+    """Return what tells whether ordinary files, or those in folders, have changed since."""
+    stamps = {}
+    for path in paths:
+        for file in path.iterdir() if path.is_dir() else [path]:
+            if file.is_file():
+                stamps[file] = _stamp(file)
+    return stamps
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:

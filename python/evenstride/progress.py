@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress"]
 
-_BETWEEN_CALLS = 0.1  # Seconds.
+_BETWEEN_CALLS_S = 0.1
 
 
 class Progress:
@@ -53,7 +53,7 @@ class Progress:
         def tell(fraction: float) -> None:
             done = begin + (end - begin) * fraction
             now = time.monotonic()
-            if self._last < done < 1.0 and now >= self._told_at + _BETWEEN_CALLS:
+            if self._last < done < 1.0 and now >= self._told_at + _BETWEEN_CALLS_S:
                 self._last, self._told_at = done, now
                 callback(done)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from evenstride.gather_lengths import MemoryLengths, gather_lengths
-from evenstride.length_files import are_paths
+from evenstride.length_files import are_paths, find_files
 from evenstride.open_lengths import check_unchanged, open_lengths, stamps_of
 from evenstride.options import as_num_threads
 from evenstride.read_columns import column_in
@@ -95,10 +95,12 @@ def read_lengths(
         chosen = column_in(schema_of(source), "source", column)
         return column_lengths(source, chosen.name)
     threads = as_num_threads(num_threads)
-    sources = open_lengths(source, key=key, column=column, counts=counts, num_threads=threads)
+    files = find_files(source)
+    stamps = stamps_of(files)
+    sources = open_lengths(files, key=key, column=column, counts=counts, num_threads=threads)
     if len(sources) == 1 and sources[0].array is not None:
+        check_unchanged(stamps)
         return sources[0].array
-    stamps = stamps_of(sources)
     lengths = MemoryLengths(sum(found.num_rows for found in sources))
     gather_lengths(sources, lengths, num_threads=threads)
     check_unchanged(stamps)

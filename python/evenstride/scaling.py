@@ -133,7 +133,8 @@ def scale(
 ) -> Iterator[tuple[int, Scaling | ValueError]]:
     """Yield numbers of ranks, and what an epoch is on so many or why there can be none.
 
-    The first is 1, with which the others are compared. One plan at a time is in memory.
+    The first is 1, with which the others are compared. One plan at a time is in memory. Another
+    version of numpy may draw other `samples` by the same seed.
 
     Parameters
     ----------

@@ -140,13 +140,18 @@ def _ranks(result: Scaling) -> str:
 def _ways_out(alone: Scaling, result: Scaling, options: Mapping[str, Any]) -> str:
     """Return what makes enough steps a bucket: each of them alone would do."""
     wanted = FEWEST_STEPS * result.num_buckets
-    # Steps that there were if no bucket had to be completed.
-    lack = wanted * result.num_replicas / alone.batches
+    # Against the steps that there were if no bucket had to be completed, against those that there
+    # are, fewer where `drop_last` left some out, and by what is lost. Above 1 in any case.
+    lack = max(
+        wanted * result.num_replicas / alone.batches,
+        wanted / result.steps,
+        result.more_batches / MOST_LOST,
+    )
     ways = [f"about {counted(_rounded_up(lack * result.samples), 'sample')}"]
     buckets = int(result.num_buckets / lack)
     if buckets > 1:
         ways.append(f"--buckets {buckets}")
-    ranks = alone.batches // wanted
+    ranks = int(result.num_replicas / lack)
     if ranks >= 1:
         ways.append(f"--num-replicas {ranks}")
     budget = int(options["token_budget"] / lack)

@@ -108,7 +108,7 @@ class StepCosts:
 
 def _are_small(plan: EpochPlan, batches: slice, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which batches have fewer than half of the samples that their width admits."""
-    admitted = plan.options["token_budget"] // plan.widths[batches]
+    admitted = plan.options["token_budget"] // plan.widths[batches].astype(np.int64)
     most = plan.options["max_batch_size"]
     if most is not None:
         admitted = np.minimum(admitted, most)

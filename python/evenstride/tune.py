@@ -84,7 +84,8 @@ def tune(
     Parameters
     ----------
     lengths : array_like of int, shape (n_samples,)
-        Tokens of each sample. Of more than a million, a million are drawn.
+        Tokens of each sample. Of more than a million, a million are drawn, by the seed; another
+        version of numpy may draw others.
     **options
         Those of :func:`plan_epoch` but `SEARCHED`.
 

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from evenstride.drafts import draft_of
 from evenstride.gather_lengths import FileLengths, gather_lengths
-from evenstride.open_lengths import check_unchanged, files_in, open_lengths, stamps_of
+from evenstride.length_files import find_files
+from evenstride.open_lengths import check_unchanged, open_lengths, stamps_of
 from evenstride.options import as_num_threads
 
 if TYPE_CHECKING:
     import os
 
-    from evenstride.gather_lengths import Progress
+    from evenstride.gather_lengths import RowProgress
     from evenstride.length_files import Paths
 
 __all__ = ["WrittenLengths", "write_lengths"]
 
 _LEAST_BUDGET = 16_384
+_BUDGET_END = 2**63
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class WrittenLengths:
         if self.longest is None:
             return "\n".join(lines)
         budget = max(_LEAST_BUDGET, 1 << (8 * self.longest - 1).bit_length())
+        if budget >= _BUDGET_END:
+            return "\n".join(lines)
         command = f"evenstride tune {shlex.quote(self.output)} --token-budget {budget}"
         return "\n".join([*lines, "", f"Next: {command}"])
 
@@ -90,7 +94,7 @@ def write_lengths(
     column: str | None = None,
     counts: bool = False,
     num_threads: SupportsIndex | None = None,
-    progress: Progress | None = None,
+    progress: RowProgress | None = None,
 ) -> WrittenLengths:
     """Write the lengths that files hold, or those of the rows in them, to one .npy file.
 
@@ -143,9 +147,10 @@ def write_lengths(
         msg = f"`output` must end in .npy, but is `{path}`."
         raise ValueError(msg)
     threads = as_num_threads(num_threads)
-    sources = open_lengths(source, key=key, column=column, counts=counts, num_threads=threads)
-    stamps = stamps_of(sources)
-    if path.exists() and any(path.samefile(file) for file in files_in(sources)):
+    files = find_files(source)
+    stamps = stamps_of(files)
+    sources = open_lengths(files, key=key, column=column, counts=counts, num_threads=threads)
+    if path.exists() and any(path.samefile(file) for file in stamps):
         msg = f"`output` must be another file than the samples', but is `{path}`."
         raise ValueError(msg)
     num_rows = sum(found.num_rows for found in sources)

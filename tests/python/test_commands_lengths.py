@@ -14,6 +14,7 @@ import pytest
 
 from command_support import COMMAND, LENGTHS, command, fails
 from evenstride.commands import run
+from evenstride.write_lengths import write_lengths
 
 pytestmark = pytest.mark.usefixtures("no_columns")
 
@@ -57,6 +58,15 @@ def test_no_samples_have_no_shortest_and_nothing_next(capsys, tmp_path):
     assert "shortest       -\n" in out
     assert "Next" not in out
     assert np.load(tmp_path / "b.npy").shape == (0,)
+
+
+def test_no_budget_is_suggested_that_no_command_would_take(tmp_path):
+    path = tmp_path / "a.npy"
+    for longest, is_there in ((2**59, True), (2**59 + 1, False), (2**63 - 1, False)):
+        np.save(path, [longest])
+        table = write_lengths(path, tmp_path / "lengths.npy").table()
+        assert table.endswith(f" --token-budget {2**62}") == is_there
+        assert ("Next:" in table) == is_there
 
 
 def test_lengths_of_a_pipe_and_a_histogram(tmp_path):

@@ -124,7 +124,7 @@ def test_a_picture_holds_a_line_for_each_loss(capsys, npy, tmp_path):
     picture = tmp_path / "scale.svg"
     assert run(["scale", npy, *FLAGS, *RANKS, "--plot", str(picture), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ranks"]
-    from evenstride.report_scaling import plot_scaling  # noqa: PLC0415 - matplotlib is an extra.
+    from evenstride.plot_scaling import plot_scaling  # noqa: PLC0415 - matplotlib is an extra.
 
     results = [result for _, result in scale(LENGTHS, num_replicas=[2, 16], **OPTIONS)]
     (ax,) = plot_scaling(results).axes

@@ -55,6 +55,14 @@ def test_chunks_are_the_rows_in_order_and_so_are_their_lengths(example, tmp_path
     assert [bytes(row["input_ids"].tolist()) for row in ds] == expected
 
 
+def test_from_a_million_chunks_on_they_are_still_in_order(example, tmp_path):
+    for draft, number in zip(
+        drafts_of(example, tmp_path, [["a"], ["bc"]]), ["999999", "1000000"], strict=True
+    ):
+        (tmp_path / "chunks" / draft["name"]).rename(tmp_path / "chunks" / number)
+    assert example.open_chunks(tmp_path).lengths.tolist() == [1, 2]
+
+
 def test_a_corpus_without_rows_has_lengths_of_none(example, tmp_path):
     written = example.number_chunks(tmp_path, drafts_of(example, tmp_path, [[], []]))
     assert written.samples == 0

@@ -146,6 +146,18 @@ def test_more_samples_are_drawn_from_the_same_lengths_by_the_seed():
     assert results[0].batches == pytest.approx(300_000, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("options", "small"),
+    [
+        ({"token_budget": 2**32}, 1000),
+        ({"token_budget": 1000, "max_batch_size": 2**40}, 0),
+    ],
+)
+def test_what_a_batch_may_hold_need_not_fit_into_32_bits(options, small):
+    found = dict(scale(np.full(1000, 50), num_replicas=[], buckets=1, **options))
+    assert found[1].small_samples == small
+
+
 def test_numbers_of_ranks_that_cannot_be_had_come_with_the_reason():
     found = dict(scale([5] * 10, num_replicas=[2, 11], token_budget=5, buckets=[], drop_last=True))
     assert isinstance(found[11], ValueError)
@@ -236,6 +248,24 @@ def test_a_smaller_budget_is_a_way_out_where_little_is_lacking():
         real_lengths(), num_replicas=[64], **{**options, "token_budget": budget}
     )
     assert result.steps_per_bucket > 47
+
+
+def test_no_way_out_is_what_has_just_been_too_few():
+    lengths, options = np.full(51_202, 10), {"token_budget": 20, "buckets": 1}
+    results = [r for _, r in scale(lengths, num_replicas=[512], **options)]
+    (too_few,) = scaling_notes(results, options)
+    assert results[1].steps_per_bucket > 50
+    end = r"about ([\d,]+) samples, --num-replicas (\d+) or --token-budget (\d+)\.$"
+    samples, ranks, budget = (
+        int(number.replace(",", "")) for number in re.search(end, too_few).groups()
+    )
+    for change in (
+        {"samples": samples, "num_replicas": [512]},
+        {"num_replicas": [ranks]},
+        {"num_replicas": [512], "token_budget": budget},
+    ):
+        *_, (_, result) = scale(lengths, **{**options, **change})
+        assert not result.too_small
 
 
 def test_on_one_rank_there_are_never_too_few():

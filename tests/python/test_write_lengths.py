@@ -10,7 +10,7 @@ import pytest
 import evenstride as es
 from arrow_support import ROWS, WRITERS, array_of, pa, pq, table_of, write_file, write_stream
 from data_support import some_rows, write_megatron
-from evenstride import gather_lengths, length_sources
+from evenstride import gather_lengths, length_sources, open_lengths
 from evenstride.read_lengths import read_lengths
 from evenstride.write_lengths import write_lengths
 from lengths_support import refuses, written
@@ -270,6 +270,22 @@ def test_files_with_lengths_in_different_columns_are_refused(tmp_path, output, o
         f"in the lists `a`, and `{tmp_path / 'b.parquet'}` in the {described}."
     )
     refuses(ValueError, message, f"{tmp_path}/*.parquet", output)
+
+
+@pytest.mark.parametrize("read", [write_lengths, read_lengths])
+def test_text_that_changes_while_it_is_opened_is_refused(tmp_path, output, monkeypatch, read):
+    path = tmp_path / "a.txt"
+    path.write_text("1\n2\n")
+    opened = open_lengths.read_text
+
+    def read_text(*given, **options):
+        lengths = opened(*given, **options)
+        path.write_text("1\n2\n3\n")
+        return lengths
+
+    monkeypatch.setattr(open_lengths, "read_text", read_text)
+    with pytest.raises(ValueError, match="must not change while it is read"):
+        read(path, *([output] if read is write_lengths else []))
 
 
 @pytest.mark.parametrize("how", ["append", "replace", "shorten"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -68,6 +71,45 @@ def test_a_full_disk_is_an_error_that_names_the_output(tmp_path, output, monkeyp
     assert not output.exists()
 
 
+class _Full:
+    """A file on a disk without room."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_too_full_for_a_wider_type_is_the_error_of_all_threads(tmp_path, monkeypatch):
+    is_widening = threading.Event()
+
+    def first():
+        is_widening.wait(30)
+        time.sleep(0.1)  # Until the other thread has failed.
+        yield np.array([1, 2])
+
+    def second():
+        yield np.array([70_000, 1])
+
+    lengths = gather_lengths.FileLengths(tmp_path / "lengths.npy", 4)
+    lengths.put(0, np.array([1, 2]))
+
+    def created(_, dtype):
+        assert dtype == np.uint32
+        is_widening.set()
+        return _Full(), 0
+
+    monkeypatch.setattr(lengths, "_created", created)
+    pieces = (length_sources.Piece(2, first), length_sources.Piece(2, second))
+    source = length_sources.LengthSource(tmp_path / "source", pieces)
+    with lengths, pytest.raises(OSError, match="No space left"):
+        gather_lengths.gather_lengths([source], lengths, num_threads=2)
+
+
 def test_progress_is_told_in_the_calling_thread_up_to_the_end(tmp_path, output):
     np.save(tmp_path / "a.npy", np.ones(50, np.int64))
     told = []
@@ -88,7 +130,7 @@ def test_an_interrupt_stops_the_threads_and_leaves_nothing(tmp_path, output, mon
     monkeypatch.setattr(
         gather_lengths.FileLengths, "put", lambda *call: starts.append(call[1]) or put(*call)
     )
-    monkeypatch.setattr(gather_lengths, "_SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(gather_lengths, "_BETWEEN_LOOKS_S", 0.001)
     with pytest.raises(KeyboardInterrupt):
         write_lengths(tmp_path / "a.npy", output, progress=interrupt)
     assert len(starts) < 50_000
