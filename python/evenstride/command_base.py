@@ -156,7 +156,7 @@ class PlanBar:
         self._shown_at_s = time.monotonic() + _PATIENCE_S
         self._bar: Progress | None = None
 
-    def __enter__(self) -> PlanBar:
+    def __enter__(self) -> PlanBar:  # noqa: PYI034 - `Self` needs Python 3.11.
         return self
 
     def __call__(self, fraction: float) -> None:

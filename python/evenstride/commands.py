@@ -14,7 +14,16 @@ import typer
 from evenstride import __version__
 from evenstride._tables import count
 from evenstride.advice import MOST_SAMPLES_TO_REPLAN, advise, explain, flags_of
-from evenstride.command_base import BAD_INPUT, Failure, PlanBar, app, ask, planning, print_json, tracked
+from evenstride.command_base import (
+    BAD_INPUT,
+    Failure,
+    PlanBar,
+    app,
+    ask,
+    planning,
+    print_json,
+    tracked,
+)
 from evenstride.command_options import as_flags, flag, option
 from evenstride.command_outputs import Json, Plot, draw
 from evenstride.commands_lengths import lengths_command

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenstride._tables import counted
-from evenstride.command_base import Failure, ask, planning, print_json, tracked
+from evenstride.command_base import ask, planning, print_json, tracked
 from evenstride.command_options import as_flags
 from evenstride.command_outputs import Json, Plot, draw
 from evenstride.scaling import (
@@ -69,9 +69,6 @@ def scale_command(
     plot: Plot = None,
 ) -> None:
     """Plan an epoch for more and more ranks, and show where its steps become uneven or too few."""
-    if not quadratic > 0:
-        msg = f"--quadratic must be above 0, but is {quadratic:g}."
-        raise Failure(msg)
     results, left_out = ask(_simulated, lengths, ranks, samples, quadratic, options)
     if plot is not None:
         ask(draw, "plot_scaling", results, plot, module="plot_scaling")

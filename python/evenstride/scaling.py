@@ -31,6 +31,7 @@ __all__ = [
     "scale",
 ]
 
+_MOST_QUADRATIC = 2.0**53
 DEFAULT_RANKS = (8, 64, 512, 4096)
 DEFAULT_BUCKETS = 64
 DEFAULT_QUADRATIC = 6 * 4096
@@ -147,7 +148,7 @@ def scale(
         least 1.
     quadratic : float, default 24576
         The length, in tokens, with which attention costs a sample as much as all the rest; see
-        :data:`DEFAULT_QUADRATIC`. Above 0.
+        :data:`DEFAULT_QUADRATIC`. In ``[1, 2**53]``.
     **options
         Those of :func:`plan_epoch` but `SIMULATED`. There are 64 buckets by default, whose edges
         are found once.
@@ -178,8 +179,8 @@ def scale(
     if not isinstance(quadratic, SupportsFloat):
         msg = f"`quadratic` must be a number, but is {quadratic!r}."
         raise TypeError(msg)
-    if not float(quadratic) > 0:
-        msg = f"`quadratic` must be above 0, but is {quadratic}."
+    if not 1 <= float(quadratic) <= _MOST_QUADRATIC:
+        msg = f"`quadratic` must be in [1, 2**53], but is {quadratic}."
         raise ValueError(msg)
     array = as_lengths(lengths)
     if samples is not None:

@@ -103,8 +103,9 @@ def test_a_number_of_ranks_that_cannot_be_had_is_left_out_with_its_reason(capsys
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--quadratic", "0"], "--quadratic must be above 0, but is 0."),
-        (["--quadratic", "nan"], "--quadratic must be above 0, but is nan."),
+        (["--quadratic", "0"], "--quadratic must be in [1, 2**53], but is 0.0."),
+        (["--quadratic", "nan"], "--quadratic must be in [1, 2**53], but is nan."),
+        (["--quadratic", "inf"], "--quadratic must be in [1, 2**53], but is inf."),
         (["--token-budget", "0"], "--token-budget must be in [1, 2**63), but is 0."),
         (["--max-length", "9"], "`lengths["),
         (["--num-replicas", "0"], "Invalid value for '--num-replicas': "),

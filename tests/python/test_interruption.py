@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,15 +123,16 @@ def test_a_fork_in_the_callback_hangs_neither_process(lengths):
 
 
 def test_a_command_shows_how_far_a_long_plan_is_on_a_terminal(monkeypatch):
+    console = pytest.importorskip("rich.console")
     command_base = pytest.importorskip("evenstride.command_base")
     terminal = io.StringIO()
-    monkeypatch.setattr(
-        command_base, "Console", lambda **_: rich.console.Console(file=terminal, force_terminal=True)
-    )
+    to_terminal = partial(console.Console, file=terminal, force_terminal=True)
+    monkeypatch.setattr(command_base, "Console", lambda **_: to_terminal())
     with command_base.PlanBar() as bar:
         bar(0.25)
         assert terminal.getvalue() == ""  # It may be over soon.
-        monkeypatch.setattr(command_base.time, "monotonic", lambda now=time.monotonic(): now + 3)
+        later_s = time.monotonic() + 3
+        monkeypatch.setattr(command_base.time, "monotonic", lambda: later_s)
         bar(0.5)
     assert "Planning" in terminal.getvalue()
     assert "50%" in terminal.getvalue()

@@ -186,8 +186,9 @@ def test_what_the_simulation_sets_cannot_be_given(name):
             "`num_replicas[1]` must be in [1, 2**63), but is 0.",
         ),
         ({"samples": 0}, ValueError, "`samples` must be in [1, 2**63), but is 0."),
-        ({"quadratic": 0}, ValueError, "`quadratic` must be above 0, but is 0."),
-        ({"quadratic": float("nan")}, ValueError, "`quadratic` must be above 0, but is nan."),
+        ({"quadratic": 0}, ValueError, "`quadratic` must be in [1, 2**53], but is 0."),
+        ({"quadratic": float("nan")}, ValueError, "`quadratic` must be in [1, 2**53], but is nan."),
+        ({"quadratic": 1e-320}, ValueError, "`quadratic` must be in [1, 2**53], but is 1e-320."),
         ({"quadratic": "x"}, TypeError, "`quadratic` must be a number, but is 'x'."),
     ],
 )

@@ -126,7 +126,9 @@ def test_of_many_samples_some_are_drawn_and_shares_stay(monkeypatch):
 def test_what_is_searched_and_what_is_asked_for_are_all_options():
     asked = {parameter.name for parameter in plan_parameters(without=SEARCHED, defaults={})}
     assert asked.isdisjoint(SEARCHED)
-    assert {*asked, *SEARCHED} == {parameter.name for parameter in plan_parameters(without=[], defaults={})}
+    assert {*asked, *SEARCHED} == {
+        parameter.name for parameter in plan_parameters(without=[], defaults={})
+    }
     for change in CANDIDATES:
         assert change.keys() <= set(SEARCHED)
 
