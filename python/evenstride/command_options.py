@@ -221,7 +221,7 @@ def as_flags(sentence: str) -> str:
     '--token-budget must be at least 1; pass --too-long drop.'
 
     """
-    names = "|".join((*_OPTIONS, *_INPUT, "output"))
+    names = "|".join((*_OPTIONS, *_INPUT, "output", "quadratic"))
     sentence = re.sub(rf"\b({names})='(\w+)'", lambda m: f"{_flag(m[1])} {m[2]}", sentence)
     sentence = re.sub(rf"\b({names})=True\b", lambda m: _flag(m[1]), sentence)
     sentence = sentence.replace(", but is None.", ", but is not given.")
