@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.24)
 
 set(core_system_headers sched.h sys/mman.h)
 set(collate_system_headers)
-set(loader_system_headers pthread.h signal.h sys/resource.h sys/syscall.h unistd.h)
+set(loader_system_headers pthread.h signal.h sys/resource.h unistd.h)
 set(cuda_system_headers dlfcn.h sys/mman.h)
 
 string(REPLACE " " ";" layers "${LAYERS}")
