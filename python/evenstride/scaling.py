@@ -81,7 +81,7 @@ class Scaling:
         Real tokens over padded tokens. In ``[0, 1]``.
     imbalance : dict of str to Imbalance
         The most expensive rank of a step over the mean of its ranks, by what counts as cost: the
-        keys are those of :data:`evenstride.step_costs.COSTS`.
+        keys are those of ``evenstride.step_costs.COSTS``.
     waiting : float
         Share of all ranks' time in which they wait for the slowest one of their step, if time is in
         proportion to padded tokens. In ``[0, 1)``.
@@ -91,8 +91,8 @@ class Scaling:
     more_padded_tokens : float
         The same for padded tokens. Smaller batches pad less, so it is often negative.
     too_small : bool
-        Whether these are too few samples for so many ranks: fewer than :data:`FEWEST_STEPS` steps a
-        bucket, or more than :data:`MOST_LOST` more batches.
+        Whether these are too few samples for so many ranks: fewer than ``FEWEST_STEPS`` steps a
+        bucket, or more than ``MOST_LOST`` more batches.
     seconds : float
         What the planning took, without the search for edges.
     plan_bytes : int
@@ -148,7 +148,7 @@ def scale(
         least 1.
     quadratic : float, default 24576
         The length, in tokens, with which attention costs a sample as much as all the rest; see
-        :data:`DEFAULT_QUADRATIC`. In ``[1, 2**53]``.
+        ``DEFAULT_QUADRATIC``. In ``[1, 2**53]``.
     **options
         Those of :func:`plan_epoch` but `SIMULATED`. There are 64 buckets by default, whose edges
         are found once.
