@@ -101,7 +101,7 @@ class BucketBatchSampler(framework_loops.MadeOnce, Sampler[list[int]]):
         Called with the fraction that is done, in ``[0, 1]``, at most ten times a second while work
         takes longer than a tenth of a second, last with 1.0. What it raises ends the work.
         Each piece of work goes from 0 to 1 by itself: looking at the lengths, settling the steps,
-        planning an epoch. It is not pickled: a sampler that was has none. Ctrl-C ends the work
+        planning an epoch. A copy keeps it, a pickle does not. Ctrl-C ends the work
         too, with or without a callback.
 
     Attributes
