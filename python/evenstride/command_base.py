@@ -28,6 +28,8 @@ from evenstride.terminal import print_note, print_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from typing_extensions import Self
+
 __all__ = ["BAD_INPUT", "Failure", "PlanBar", "app", "ask", "planning", "print_json", "tracked"]
 
 _T = TypeVar("_T")
@@ -156,7 +158,7 @@ class PlanBar:
         self._shown_at_s = time.monotonic() + _PATIENCE_S
         self._bar: Progress | None = None
 
-    def __enter__(self) -> PlanBar:  # noqa: PYI034 - `Self` needs Python 3.11.
+    def __enter__(self) -> Self:
         return self
 
     def __call__(self, fraction: float) -> None:

@@ -29,9 +29,7 @@ class Progress:
         self._told_at = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Begin the work."""
-        self._last = 0.0
-        self._told_at = time.monotonic()
+        """Return itself."""
         return self
 
     def __exit__(
